@@ -1,0 +1,268 @@
+/*
+ * swiftlet.h: the public interface of libswiftlet, and the only public header.
+ *
+ * A model is opened once and shared, read-only, by any number of sessions and threads. A session is one conversation:
+ * its state (KV cache, convolution and delta-net state) and its position; one thread at a time may use it. A tokenizer
+ * turns text into ids and back; it is independent of the model's weights and may be shared by threads.
+ *
+ * Every function that can fail returns a swl_status and describes the fault in a caller-owned swl_error (may be NULL).
+ * The library never prints, never exits and reads no environment. Strings are UTF-8. Pointers passed in are borrowed
+ * for the call; what a function hands out and who frees it is said beside it.
+ */
+#ifndef SWIFTLET_H
+#define SWIFTLET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define SWL_API
+#else
+#define SWL_API __attribute__((visibility("default")))
+#endif
+
+/* ---- status and errors ------------------------------------------------------------------------------------------ */
+
+typedef enum swl_status {
+    SWL_OK = 0,
+    SWL_E_FAIL,        /* anything that has no code of its own */
+    SWL_E_ARG,         /* an argument is out of range */
+    SWL_E_NOMEM,       /* memory could not be had */
+    SWL_E_BUDGET,      /* does not fit in the memory or disk budget; the message gives the figure that would */
+    SWL_E_NOT_FOUND,   /* a file or model is missing */
+    SWL_E_CORRUPT,     /* a file is not what its format says */
+    SWL_E_UNSUPPORTED, /* well-formed, but not something this library computes; the message names it */
+    SWL_E_IO,          /* the operating system refused a read or write; os_errno says why */
+    SWL_E_NETWORK,     /* a remote source failed */
+    SWL_E_CANCELLED,   /* the caller asked to stop */
+    SWL_E_MISMATCH     /* a comparison with a reference failed */
+} swl_status;
+
+/* Written once, where the fault is seen. Owned by the caller; needs no cleanup. */
+typedef struct swl_error {
+    swl_status code;
+    int os_errno;       /* 0 when no system call was involved */
+    int64_t offset;     /* byte offset in `file`, -1 when it does not apply */
+    char file[512];     /* the file at fault, "" when none; long paths keep their end */
+    char message[768];  /* a whole sentence, with expected and found values */
+} swl_error;
+
+/* The short name of a status, for logs and JSON ("corrupt", "io", ...). Static storage. */
+SWL_API const char *swl_status_name(swl_status st);
+
+/* "MAJOR.MINOR.PATCH". Static storage. */
+SWL_API const char *swl_version(void);
+
+/* Frees memory that a swl_ function handed out with "free with swl_free". NULL is allowed. */
+SWL_API void swl_free(void *p);
+
+/* ---- tokenizer -------------------------------------------------------------------------------------------------- */
+
+typedef struct swl_tokenizer swl_tokenizer;
+
+/* Reads DIR/tokenizer.json (and tokenizer_config.json, generation_config.json, config.json for the stop set). */
+SWL_API swl_status swl_tokenizer_open(swl_tokenizer **out, const char *dir, swl_error *err);
+SWL_API void swl_tokenizer_close(swl_tokenizer *t);
+
+enum {
+    SWL_ENCODE_PLAIN = 1 /* do not match added tokens: "<|im_end|>" in the text stays ordinary text */
+};
+
+/* Text to ids. Invalid UTF-8 is replaced (each maximal invalid part by U+FFFD). *ids: free with swl_free. */
+SWL_API swl_status swl_tokenizer_encode(const swl_tokenizer *t, const char *text, size_t n_bytes, uint32_t flags,
+                                        int32_t **ids, int64_t *n_ids, swl_error *err);
+
+/* Ids to bytes (not necessarily whole UTF-8 characters at the ends), NUL-terminated. Special tokens are dropped when
+ * skip_special. Ids that are no token give SWL_E_ARG. *text: free with swl_free. */
+SWL_API swl_status swl_tokenizer_decode(const swl_tokenizer *t, const int32_t *ids, int64_t n_ids, bool skip_special,
+                                        char **text, size_t *n_bytes, swl_error *err);
+
+/* The bytes of one token; lives as long as the tokenizer. NULL and 0 for ids that are no token. */
+SWL_API const char *swl_tokenizer_token(const swl_tokenizer *t, int32_t id, int32_t *n_bytes);
+
+/* The id of an added token by its content ("<|im_end|>"), or -1. */
+SWL_API int32_t swl_tokenizer_special(const swl_tokenizer *t, const char *content);
+
+/* True for added tokens marked special in tokenizer.json. */
+SWL_API bool swl_tokenizer_is_special(const swl_tokenizer *t, int32_t id);
+
+/* One past the highest id that is a token; logits at or past it are padding. */
+SWL_API int32_t swl_tokenizer_n_tokens(const swl_tokenizer *t);
+
+/* True when `id` ends a generation (generation_config.json, config.json and tokenizer_config.json in union). */
+SWL_API bool swl_tokenizer_is_stop(const swl_tokenizer *t, int32_t id);
+
+/* Streaming detokeniser: bytes in, whole UTF-8 characters out. Plain storage, owned by the caller. */
+typedef struct swl_detok {
+    uint8_t tail[4];
+    int32_t n_tail;
+} swl_detok;
+
+SWL_API void swl_detok_init(swl_detok *d);
+/* Appends the n_bytes of one token. Writes every character that is now certain to `out` (needs room for
+ * 3 * (n_bytes + 4) bytes: ill-formed parts become U+FFFD) and returns how many bytes were written. */
+SWL_API size_t swl_detok_push(swl_detok *d, const char *bytes, size_t n_bytes, char *out);
+/* End of the text: what is left becomes U+FFFD. Same return; at most 12 bytes. */
+SWL_API size_t swl_detok_flush(swl_detok *d, char *out);
+
+/* ---- model ------------------------------------------------------------------------------------------------------ */
+
+typedef struct swl_model swl_model;
+
+typedef struct swl_model_options {
+    const char *path;          /* directory: .qpack, MLX checkpoint or Hugging Face checkpoint */
+    int32_t n_threads;         /* 0: as many as the process may run on */
+    int32_t chunk_tokens;      /* prompt tokens per forward pass; 0: default. The result does not depend on it. */
+    int32_t ctx_tokens;        /* the longest conversation; 0: default */
+    int32_t pool_slots;        /* expert slots per layer; 0: as many as fit. Never below one token's experts. */
+    bool exact;                /* float32 activations throughout (slower; for comparison with references) */
+    const char *cpu_level;     /* highest kernel level to use: "scalar", "avx2", "avx512", "neon"; NULL: best */
+} swl_model_options;
+
+typedef struct swl_model_info {
+    char family[32];           /* model_type of config.json */
+    char container[16];        /* "qpack", "mlx", "hf" */
+    int32_t n_layers, n_attention_layers, n_moe_layers;
+    int32_t hidden, vocab, n_experts, n_experts_used, expert_width;
+    int32_t ctx_tokens, ctx_tokens_max;
+    char expert_format[48];    /* e.g. "affine 4-bit, group 64" or "bf16" */
+    uint64_t dense_bytes;      /* weights kept in memory */
+    uint64_t expert_bytes;     /* one routed expert as read */
+    uint64_t experts_bytes;    /* all routed experts */
+    uint64_t state_bytes_fixed;/* delta-net and convolution state of one conversation */
+    uint64_t kv_bytes_token;   /* KV cache per token */
+    uint64_t pool_bytes;       /* expert pool as opened */
+    int32_t pool_slots;        /* per layer */
+    int32_t reads_per_expert;
+    bool checksums;            /* blobs are verified when loaded */
+    bool mtp;                  /* draft-head tensors are present */
+    char cpu_level[16];
+    int32_t n_threads;
+} swl_model_info;
+
+SWL_API void swl_model_options_init(swl_model_options *opt);
+SWL_API swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_error *err);
+SWL_API void swl_model_close(swl_model *m);    /* after its sessions; NULL is allowed */
+SWL_API void swl_model_info_get(const swl_model *m, swl_model_info *out);
+
+typedef struct swl_model_stats {
+    uint64_t expert_hits, expert_misses, expert_bytes_read;
+} swl_model_stats;
+SWL_API void swl_model_stats_get(const swl_model *m, swl_model_stats *out);
+
+/* ---- session ---------------------------------------------------------------------------------------------------- */
+
+typedef struct swl_session swl_session;
+
+SWL_API swl_status swl_session_create(swl_session **out, swl_model *m, swl_error *err);
+SWL_API void swl_session_free(swl_session *s);
+/* Back to an empty conversation. */
+SWL_API void swl_session_reset(swl_session *s);
+/* Number of tokens that the state covers. */
+SWL_API int32_t swl_session_n_tokens(const swl_session *s);
+
+typedef enum swl_logits_wanted { SWL_LOGITS_NONE, SWL_LOGITS_LAST, SWL_LOGITS_ALL } swl_logits_wanted;
+
+/* Runs n tokens and appends them to the conversation. `logits` receives [1 or n][vocab] float32 as wanted (NULL with
+ * SWL_LOGITS_NONE). On an error the session must be reset or freed. */
+SWL_API swl_status swl_session_eval(swl_session *s, const int32_t *ids, int32_t n, swl_logits_wanted want,
+                                    float *logits, swl_error *err);
+
+/* Snapshot of the conversation: written atomically, checked when read. A file of another model is refused. */
+SWL_API swl_status swl_session_save(const swl_session *s, const char *path, swl_error *err);
+SWL_API swl_status swl_session_load(swl_session *s, const char *path, swl_error *err);
+
+/* ---- sampling and generation ------------------------------------------------------------------------------------ */
+
+typedef struct swl_sampling {
+    float temperature;         /* 0: the argmax */
+    int32_t top_k;             /* 0: all */
+    float top_p;               /* 1: all */
+    float min_p;               /* 0: all */
+    uint64_t seed;
+} swl_sampling;
+
+/* temperature 0, everything else off. */
+SWL_API void swl_sampling_init(swl_sampling *p);
+/* The model's published defaults (DIR/generation_config.json); fields that it lacks keep their value. */
+SWL_API swl_status swl_sampling_load(swl_sampling *p, const char *dir, swl_error *err);
+
+typedef struct swl_rng { uint64_t s[4]; } swl_rng;
+SWL_API void swl_rng_init(swl_rng *r, uint64_t seed);
+
+/* Draws one id from logits[0..n). Order: temperature, top-k, top-p, min-p, draw. Ties: lower id first. `scratch`: n
+ * entries of workspace owned by the caller. The logits are left as they are. Non-finite logits are never drawn; if there
+ * is no finite one the result is -1. */
+typedef struct swl_candidate { float logit; int32_t id; } swl_candidate;
+SWL_API int32_t swl_sample(const float *logits, int32_t n, const swl_sampling *p, swl_rng *rng, swl_candidate *scratch);
+
+typedef enum swl_finish { SWL_FINISH_NONE, SWL_FINISH_STOP, SWL_FINISH_LENGTH, SWL_FINISH_CONTEXT,
+                          SWL_FINISH_CANCELLED } swl_finish;
+
+typedef struct swl_generate_options {
+    const int32_t *prompt;     /* appended to the conversation first */
+    int32_t n_prompt;
+    int32_t n_max;             /* tokens to produce; <= 0: until a stop token or the context's end */
+    swl_sampling sampling;
+    bool ignore_stop;          /* go on past stop tokens */
+    const swl_tokenizer *tokenizer; /* for stop tokens, the mask of padding ids, and text; may be NULL */
+    /* Called for every token with the text that became whole with it (may be empty; not NUL-terminated); and once
+     * more with id -1 for the rest at the end. Return false to stop. May be NULL. */
+    bool (*on_token)(void *arg, int32_t id, const char *text, size_t n_bytes);
+    /* Called while the prompt is read. Return false to stop. May be NULL. */
+    bool (*on_prompt)(void *arg, int32_t n_done, int32_t n_total);
+    void *arg;
+} swl_generate_options;
+
+typedef struct swl_generate_result {
+    int32_t n_prompt, n_generated;
+    double prompt_seconds, generate_seconds;
+    swl_finish finish;
+} swl_generate_result;
+
+SWL_API void swl_generate_options_init(swl_generate_options *opt);
+/* Runs the prompt, then samples until something ends it. A stop token is not part of the text and is left out of the
+ * state. */
+SWL_API swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_generate_result *res,
+                                swl_error *err);
+
+/* ---- checking against a reference --------------------------------------------------------------------------------- */
+
+/* One compared tensor: "embed", "layer_00", ..., "final_norm", "logits", "greedy". */
+typedef struct swl_verify_row {
+    const char *name;
+    double diff_max;           /* largest |ours - reference|; for "greedy" the number of differing tokens */
+    double ref_max;            /* largest |reference| */
+    bool ok;
+} swl_verify_row;
+
+/* Runs the model on input_ids of a safetensors file and compares what the file holds, in the order of the layers.
+ * Returns SWL_E_MISMATCH when a row is over the tolerance (err names the first bad one), after all rows. */
+SWL_API swl_status swl_verify(swl_model *m, const char *reference, double tolerance,
+                              void (*on_row)(void *arg, const swl_verify_row *row), void *arg, swl_error *err);
+
+/* ---- conversion ------------------------------------------------------------------------------------------------- */
+
+typedef struct swl_repack_options {
+    const char *source;        /* directory: MLX or Hugging Face checkpoint */
+    const char *output;        /* NAME.qpack; must not exist unless replace */
+    int32_t bits;              /* for unquantised sources: 4 (default) or 8; router and shared gate always 8 */
+    int32_t group;             /* 64 (default), 32, 128 */
+    bool replace;
+    bool (*on_progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* false: stop; may be NULL */
+    void *arg;
+} swl_repack_options;
+
+SWL_API void swl_repack_options_init(swl_repack_options *opt);
+/* Writes a complete .qpack or nothing: the output appears under its name only when all of it is on disk. */
+SWL_API swl_status swl_repack(const swl_repack_options *opt, swl_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,196 @@
+/* file.c: POSIX files; every error names the file and, for reads, the offset. */
+#define _GNU_SOURCE
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#define IO_BYTES_MAX (UINT64_C(1) << 30) /* one system call moves at most this much */
+
+swl_status swl_file_open(int *fd, uint64_t *size, const char *path, swl_error *err)
+{
+    struct stat sb;
+    int f = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must not hang the open */
+
+    *fd = -1;
+    if (f < 0)
+        return swl_fail_errno(err, path, "cannot open %s", path);
+    if (fstat(f, &sb)) {
+        swl_fail_errno(err, path, "cannot stat %s", path);
+        close(f);
+        return err ? err->code : SWL_E_IO;
+    }
+    if (!S_ISREG(sb.st_mode)) {
+        close(f);
+        return swl_fail_at(err, SWL_E_CORRUPT, path, -1, "%s is not a regular file", path);
+    }
+    *fd = f;
+    if (size)
+        *size = (uint64_t)sb.st_size;
+    return SWL_OK;
+}
+
+void swl_file_close(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+swl_status swl_file_read_at(int fd, const char *path, uint64_t offset, void *dst, uint64_t n, swl_error *err)
+{
+    uint8_t *p = dst;
+    uint64_t done = 0;
+
+    while (done < n) {
+        uint64_t want = n - done < IO_BYTES_MAX ? n - done : IO_BYTES_MAX;
+        ssize_t got = pread(fd, p + done, want, (off_t)(offset + done));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return swl_fail_errno(err, path, "reading %" PRIu64 " bytes at offset %" PRIu64 " of %s failed", n, offset,
+                                  path);
+        if (!got)
+            return swl_fail_at(err, SWL_E_CORRUPT, path, (int64_t)(offset + done),
+                               "%s ends at offset %" PRIu64 ", expected %" PRIu64 " bytes at offset %" PRIu64, path,
+                               offset + done, n, offset);
+        done += (uint64_t)got;
+    }
+    return SWL_OK;
+}
+
+swl_status swl_file_load(char **data, size_t *n, const char *path, uint64_t n_max, swl_error *err)
+{
+    swl_status st;
+    uint64_t size;
+    char *p = NULL;
+    int fd;
+
+    *data = NULL;
+    st = swl_file_open(&fd, &size, path, err);
+    if (st)
+        return st;
+    if (size > n_max)
+        st = swl_fail_at(err, SWL_E_CORRUPT, path, -1, "%s has %" PRIu64 " bytes, expected at most %" PRIu64, path, size,
+                         n_max);
+    else if (!(p = swl_calloc(size + 1, 1)))
+        st = swl_fail(err, SWL_E_NOMEM, "out of memory for %" PRIu64 " bytes of %s", size, path);
+    else
+        st = swl_file_read_at(fd, path, 0, p, size, err);
+    swl_file_close(fd);
+    if (st) {
+        swl_free(p);
+        return st;
+    }
+    *data = p;
+    if (n)
+        *n = size;
+    return SWL_OK;
+}
+
+bool swl_file_exists(const char *path)
+{
+    struct stat sb;
+
+    return !stat(path, &sb) && S_ISREG(sb.st_mode);
+}
+
+bool swl_dir_exists(const char *path)
+{
+    struct stat sb;
+
+    return !stat(path, &sb) && S_ISDIR(sb.st_mode);
+}
+
+swl_status swl_file_create(int *fd, const char *path, swl_error *err)
+{
+    *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    return *fd < 0 ? swl_fail_errno(err, path, "cannot create %s", path) : SWL_OK;
+}
+
+swl_status swl_file_write_at(int fd, const char *path, uint64_t offset, const void *src, uint64_t n, swl_error *err)
+{
+    const uint8_t *p = src;
+    uint64_t done = 0;
+
+    while (done < n) {
+        uint64_t want = n - done < IO_BYTES_MAX ? n - done : IO_BYTES_MAX;
+        ssize_t put = pwrite(fd, p + done, want, (off_t)(offset + done));
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return swl_fail_errno(err, path, "writing %" PRIu64 " bytes at offset %" PRIu64 " of %s failed", n, offset,
+                                  path);
+        done += (uint64_t)put;
+    }
+    return SWL_OK;
+}
+
+swl_status swl_file_write(int fd, const char *path, const void *src, uint64_t n, swl_error *err)
+{
+    off_t at = lseek(fd, 0, SEEK_CUR);
+    swl_status st;
+
+    if (at < 0)
+        return swl_fail_errno(err, path, "cannot tell the position in %s", path);
+    st = swl_file_write_at(fd, path, (uint64_t)at, src, n, err);
+    if (!st && lseek(fd, (off_t)n, SEEK_CUR) < 0)
+        st = swl_fail_errno(err, path, "cannot move the position in %s", path);
+    return st;
+}
+
+swl_status swl_file_finish(int fd, const char *path, swl_error *err)
+{
+    swl_status st = SWL_OK;
+
+    if (fsync(fd))
+        st = swl_fail_errno(err, path, "cannot make %s durable", path);
+    if (close(fd) && !st)
+        st = swl_fail_errno(err, path, "cannot close %s", path);
+    return st;
+}
+
+swl_status swl_dir_sync(const char *path, swl_error *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    swl_status st = SWL_OK;
+
+    if (fd < 0)
+        return swl_fail_errno(err, path, "cannot open directory %s", path);
+    if (fsync(fd) && errno != EINVAL) /* some file systems have nothing to sync for a directory */
+        st = swl_fail_errno(err, path, "cannot make directory %s durable", path);
+    close(fd);
+    return st;
+}
+
+swl_status swl_file_save(const char *path, const void *src, uint64_t n, swl_error *err)
+{
+    char *tmp = swl_asprintf("%s.tmp.%ld", path, (long)getpid());
+    swl_status st;
+    int fd;
+
+    if (!tmp)
+        return swl_fail(err, SWL_E_NOMEM, "out of memory for a file name");
+    st = swl_file_create(&fd, tmp, err);
+    if (!st) {
+        st = swl_file_write_at(fd, tmp, 0, src, n, err);
+        if (st)
+            close(fd);
+        else
+            st = swl_file_finish(fd, tmp, err);
+        if (!st && rename(tmp, path))
+            st = swl_fail_errno(err, path, "cannot rename %s to %s", tmp, path);
+        if (st)
+            unlink(tmp);
+    }
+    swl_free(tmp);
+    return st;
+}

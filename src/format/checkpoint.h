@@ -1,0 +1,83 @@
+/*
+ * checkpoint.h: a model directory of any layout behind one view: named dense tensors, and for each MoE layer where the
+ * bytes of expert e lie and how they are arranged once read. Nothing here knows what the tensors mean for the forward
+ * pass; nobody above needs to know which layout it was.
+ *
+ *   .qpack       packed_experts/layer_NN.bin, one range per expert
+ *   MLX          mlp.switch_mlp.{gate,up,down}_proj.{weight,scales,biases} stacked: up to nine ranges per expert
+ *   HF fused     mlp.experts.gate_up_proj [E,2I,H], mlp.experts.down_proj [E,H,I]: three ranges (gate, up, down)
+ *   HF split     mlp.experts.{e}.{gate,up,down}_proj.weight: three ranges
+ */
+#ifndef SWL_FORMAT_CHECKPOINT_H
+#define SWL_FORMAT_CHECKPOINT_H
+
+#include "format/config.h"
+#include "format/quant.h"
+#include "format/safetensors.h"
+
+typedef enum swl_checkpoint_kind { SWL_CHECKPOINT_QPACK, SWL_CHECKPOINT_MLX, SWL_CHECKPOINT_HF } swl_checkpoint_kind;
+
+typedef enum swl_proj { SWL_PROJ_GATE, SWL_PROJ_UP, SWL_PROJ_DOWN, SWL_PROJ_COUNT } swl_proj;
+typedef enum swl_part { SWL_PART_WEIGHT, SWL_PART_SCALES, SWL_PART_BIASES, SWL_PART_COUNT } swl_part;
+
+/* One array inside an expert's slot, e.g. "gate_proj.scales". */
+typedef struct swl_section {
+    swl_proj proj;
+    swl_part part;
+    swl_dtype dtype;
+    int64_t shape[2];        /* per expert, as stored (packed weights count 32-bit words) */
+    uint64_t offset, size;   /* bytes, in the slot */
+} swl_section;
+
+/* One contiguous read. */
+typedef struct swl_range {
+    int32_t file;            /* index into swl_checkpoint.files */
+    uint64_t offset;         /* in the file */
+    uint64_t size;
+    uint64_t dst;            /* in the slot */
+} swl_range;
+
+typedef struct swl_expert_layout {
+    int32_t n_sections;      /* 3, 6 or 9 */
+    swl_section sections[SWL_PROJ_COUNT * SWL_PART_COUNT];
+    uint64_t slot_bytes;     /* what a slot must hold; a multiple of 64 */
+    int32_t n_ranges;        /* per expert */
+    swl_range *ranges;       /* [n_experts][n_ranges] */
+    uint32_t *crc32c;        /* [n_experts] over slot_bytes as read, or NULL when the layout has no checksums */
+} swl_expert_layout;
+
+typedef struct swl_file_ref {
+    const char *path;
+    int fd;
+    uint64_t size;           /* when opened */
+} swl_file_ref;
+
+typedef struct swl_checkpoint {
+    swl_checkpoint_kind kind;
+    char *dir;
+    swl_config config;
+    swl_st *dense;                   /* for MLX and HF it also holds the experts' tensors */
+    bool norms_hold_one_plus_w;      /* MLX convention (qpack, MLX); false: HF, add 1 to kind-1 norms at load */
+    bool mtp;                        /* mtp.* tensors are present */
+    int32_t n_files;
+    swl_file_ref *files;             /* experts' files */
+    swl_expert_layout *experts;      /* [config.n_layers]; zeroed for dense layers; NULL in dense models */
+    char prefix[32];                 /* what stands before "embed_tokens" in this file: "model.", ... */
+} swl_checkpoint;
+
+/* Opens and checks everything that can be checked without reading weights (spec order: manifest, config, layout, files,
+ * tensors' presence is left to the loader that names what it needs). */
+swl_status swl_checkpoint_open(swl_checkpoint **out, const char *dir, swl_error *err);
+void swl_checkpoint_close(swl_checkpoint *c);
+
+/* A dense tensor by its canonical name ("model.layers.0.mlp.gate.weight", "lm_head.weight"), whatever prefix the file
+ * uses; NULL when absent. */
+const swl_st_tensor *swl_checkpoint_find(const swl_checkpoint *c, const char *name);
+
+/* CRC-32C that swiftlet.json records for a dense tensor; false when it has none. */
+bool swl_checkpoint_crc32c(const swl_checkpoint *c, const swl_st_tensor *t, uint32_t *crc);
+
+/* The matrix `proj` of a layer inside a slot that holds one expert (shapes were checked at open). */
+void swl_expert_matrix(const swl_checkpoint *c, int32_t layer, swl_proj proj, const uint8_t *slot, swl_matrix *out);
+
+#endif

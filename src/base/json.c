@@ -6,9 +6,19 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-swl_status swl_json_load(json_t **root, const char *path, uint64_t n_max, swl_error *err)
+swl_status swl_json_parse(json_t **root, const char *text, size_t n, const char *path, swl_error *err)
 {
     json_error_t je;
+
+    *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+    if (!*root)
+        return swl_fail_at(err, SWL_E_CORRUPT, path, je.position, "%s is not valid JSON: line %d, column %d: %s", path,
+                           je.line, je.column, je.text);
+    return SWL_OK;
+}
+
+swl_status swl_json_load(json_t **root, const char *path, uint64_t n_max, swl_error *err)
+{
     char *text;
     size_t n;
     swl_status st = swl_file_load(&text, &n, path, n_max, err);
@@ -16,12 +26,9 @@ swl_status swl_json_load(json_t **root, const char *path, uint64_t n_max, swl_er
     *root = NULL;
     if (st)
         return st;
-    *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+    st = swl_json_parse(root, text, n, path, err);
     swl_free(text);
-    if (!*root)
-        return swl_fail_at(err, SWL_E_CORRUPT, path, je.position, "%s is not valid JSON: line %d, column %d: %s", path,
-                           je.line, je.column, je.text);
-    return SWL_OK;
+    return st;
 }
 
 /* SWL_OK with *v NULL: absent and optional. */

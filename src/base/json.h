@@ -12,6 +12,9 @@
 /* Parses a file of at most n_max bytes (duplicate keys refused, depth limited by jansson). *root: json_decref. */
 swl_status swl_json_load(json_t **root, const char *path, uint64_t n_max, swl_error *err);
 
+/* The same from text in memory (need not be NUL-terminated); `path` is for messages. */
+swl_status swl_json_parse(json_t **root, const char *text, size_t n, const char *path, swl_error *err);
+
 /* Field readers. `obj` must be an object. When the key is absent or null: they fail if it is required, else
  * *out keeps the value that the caller put there. Wrong type or out of range: SWL_E_CORRUPT naming file and field. */
 typedef enum swl_need { SWL_OPTIONAL, SWL_REQUIRED } swl_need;

@@ -1,0 +1,128 @@
+/* cpu.c: CPUID on x86-64, hardware capability words on AArch64. */
+#include "base/cpu.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+/* XCR0: which register files the operating system saves. */
+static uint32_t xcr0(void)
+{
+    uint32_t lo, hi;
+
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return lo;
+}
+
+#define BIT(word, n) (((word) >> (n)) & 1u)
+
+uint32_t swl_cpu_flags(void)
+{
+    uint32_t a, b, c, d, c1, b7, c7, a71 = 0, max7, flags = 0, saved;
+
+    if (!__get_cpuid(1, &a, &b, &c1, &d) || !BIT(c1, 27) || !BIT(c1, 28)) /* OSXSAVE, AVX */
+        return 0;
+    saved = xcr0();
+    if ((saved & 6) != 6 || !__get_cpuid_count(7, 0, &max7, &b7, &c7, &d))
+        return 0;
+    if (max7 >= 1)
+        __get_cpuid_count(7, 1, &a71, &b, &c, &d);
+    if (BIT(b7, 5) && BIT(c1, 12) && BIT(c1, 29) && BIT(b7, 8)) /* AVX2, FMA, F16C, BMI2 */
+        flags |= SWL_CPU_AVX2;
+    if (flags && BIT(a71, 4))
+        flags |= SWL_CPU_AVXVNNI;
+    if (flags && (saved & 0xe6) == 0xe6 && BIT(b7, 16) && BIT(b7, 30) && BIT(b7, 17) && BIT(b7, 31) && BIT(c7, 11) &&
+        BIT(c7, 1)) { /* F, BW, DQ, VL, VNNI, VBMI */
+        flags |= SWL_CPU_AVX512;
+        if (BIT(a71, 5))
+            flags |= SWL_CPU_AVX512BF16;
+    }
+    return flags;
+}
+
+#elif defined(__aarch64__)
+#if defined(__linux__)
+#include <sys/auxv.h>
+
+uint32_t swl_cpu_flags(void)
+{
+    uint32_t flags = SWL_CPU_NEON;
+
+    if (getauxval(AT_HWCAP) & (1ul << 20)) /* HWCAP_ASIMDDP */
+        flags |= SWL_CPU_DOTPROD;
+    if ((flags & SWL_CPU_DOTPROD) && (getauxval(AT_HWCAP2) & (1ul << 13))) /* HWCAP2_I8MM */
+        flags |= SWL_CPU_I8MM;
+    return flags;
+}
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+
+static int has(const char *name)
+{
+    int v = 0;
+    size_t n = sizeof v;
+
+    return !sysctlbyname(name, &v, &n, NULL, 0) && v;
+}
+
+uint32_t swl_cpu_flags(void)
+{
+    uint32_t flags = SWL_CPU_NEON;
+
+    if (has("hw.optional.arm.FEAT_DotProd"))
+        flags |= SWL_CPU_DOTPROD;
+    if ((flags & SWL_CPU_DOTPROD) && has("hw.optional.arm.FEAT_I8MM"))
+        flags |= SWL_CPU_I8MM;
+    return flags;
+}
+#else
+uint32_t swl_cpu_flags(void)
+{
+    return SWL_CPU_NEON;
+}
+#endif
+#else
+uint32_t swl_cpu_flags(void)
+{
+    return 0;
+}
+#endif
+
+/* Lowest first: a level allows its own flag and all above it in this table. */
+static const struct {
+    const char *name;
+    uint32_t flag;
+} levels[] = {
+    {"scalar", 0}, {"avx2", SWL_CPU_AVX2}, {"avxvnni", SWL_CPU_AVXVNNI}, {"avx512", SWL_CPU_AVX512 | SWL_CPU_AVX512BF16},
+    {"neon", SWL_CPU_NEON}, {"dotprod", SWL_CPU_DOTPROD}, {"i8mm", SWL_CPU_I8MM},
+};
+enum { N_LEVELS = sizeof levels / sizeof levels[0] };
+
+uint32_t swl_cpu_level_mask(const char *name, int *known)
+{
+    uint32_t mask = 0;
+    int i;
+
+    *known = 1;
+    if (!strcmp(name, "best"))
+        return UINT32_MAX;
+    for (i = 0; i < N_LEVELS; i++) {
+        mask |= levels[i].flag;
+        if (!strcmp(name, levels[i].name))
+            return mask;
+    }
+    *known = 0;
+    return 0;
+}
+
+const char *swl_cpu_level_name(uint32_t flags)
+{
+    int i;
+
+    for (i = N_LEVELS - 1; i > 0; i--)
+        if (flags & levels[i].flag)
+            return levels[i].name;
+    return levels[0].name;
+}

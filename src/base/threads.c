@@ -1,0 +1,271 @@
+/*
+ * threads.c: the worker team. A loop is published by raising `generation`; workers take indexes from one atomic counter
+ * (big and little cores, and a core that another process took, balance themselves). Waiting spins a bounded time, because
+ * the gap between two loops of a forward pass is microseconds, and then sleeps on a condition, so that a waiting team costs
+ * nothing while the disk is slow or no one asks.
+ */
+#define _GNU_SOURCE
+#include "base/threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#define SPIN_ROUNDS 4000 /* about 20 to 100 microseconds of pause instructions */
+
+struct swl_threads {
+    int32_t n;
+    pthread_t *threads;          /* [n - 1] */
+    pthread_mutex_t turn;        /* held by the caller of a loop */
+    pthread_mutex_t lock;        /* guards the two conditions */
+    pthread_cond_t work, done;
+
+    void (*fn)(void *, int32_t, int32_t);
+    void *arg;
+    int32_t n_index;
+    bool quit;
+    char pad0[64]; /* the three hot words keep a cache line each */
+    _Atomic uint32_t generation; /* a new loop, or quit */
+    char pad1[64];
+    _Atomic int32_t next;        /* next index to take */
+    char pad2[64];
+    _Atomic int32_t busy;        /* workers that have not finished this generation */
+    char pad3[64];
+    _Atomic int32_t n_sleeping;  /* workers in the work condition */
+    _Atomic bool caller_sleeping;
+};
+
+typedef struct worker {
+    swl_threads *team;
+    int32_t id;
+} worker;
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
+static void take_indexes(swl_threads *t, int32_t id)
+{
+    int32_t i;
+
+    while ((i = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed)) < t->n_index)
+        t->fn(t->arg, i, id);
+}
+
+/* Returns the new generation. */
+static uint32_t wait_for_work(swl_threads *t, uint32_t seen)
+{
+    uint32_t g;
+    int i;
+
+    for (i = 0; i < SPIN_ROUNDS; i++) {
+        g = atomic_load_explicit(&t->generation, memory_order_acquire);
+        if (g != seen)
+            return g;
+        pause_cpu();
+    }
+    pthread_mutex_lock(&t->lock);
+    atomic_fetch_add(&t->n_sleeping, 1);
+    while ((g = atomic_load(&t->generation)) == seen)
+        pthread_cond_wait(&t->work, &t->lock);
+    atomic_fetch_sub(&t->n_sleeping, 1);
+    pthread_mutex_unlock(&t->lock);
+    return g;
+}
+
+static void *worker_main(void *arg)
+{
+    worker w = *(worker *)arg;
+    swl_threads *t = w.team;
+    uint32_t seen = 0;
+
+    swl_free(arg);
+    for (;;) {
+        seen = wait_for_work(t, seen);
+        if (t->quit)
+            return NULL;
+        take_indexes(t, w.id);
+        if (atomic_fetch_sub(&t->busy, 1) == 1 && atomic_load(&t->caller_sleeping)) {
+            pthread_mutex_lock(&t->lock);
+            pthread_cond_signal(&t->done);
+            pthread_mutex_unlock(&t->lock);
+        }
+    }
+}
+
+static void publish(swl_threads *t)
+{
+    atomic_fetch_add(&t->generation, 1);
+    if (atomic_load(&t->n_sleeping)) {
+        pthread_mutex_lock(&t->lock);
+        pthread_cond_broadcast(&t->work);
+        pthread_mutex_unlock(&t->lock);
+    }
+}
+
+static void wait_until_done(swl_threads *t)
+{
+    int i;
+
+    for (i = 0; i < SPIN_ROUNDS; i++) {
+        if (!atomic_load_explicit(&t->busy, memory_order_acquire))
+            return;
+        pause_cpu();
+    }
+    pthread_mutex_lock(&t->lock);
+    atomic_store(&t->caller_sleeping, true);
+    while (atomic_load(&t->busy))
+        pthread_cond_wait(&t->done, &t->lock);
+    atomic_store(&t->caller_sleeping, false);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void swl_threads_run(swl_threads *t, int32_t n, void (*fn)(void *, int32_t, int32_t), void *arg)
+{
+    int32_t i;
+
+    if (n <= 0)
+        return;
+    pthread_mutex_lock(&t->turn);
+    if (t->n == 1 || n == 1) {
+        for (i = 0; i < n; i++)
+            fn(arg, i, 0);
+    } else {
+        t->fn = fn;
+        t->arg = arg;
+        t->n_index = n;
+        atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+        atomic_store_explicit(&t->busy, t->n - 1, memory_order_relaxed);
+        publish(t);
+        take_indexes(t, 0);
+        wait_until_done(t);
+    }
+    pthread_mutex_unlock(&t->turn);
+}
+
+int32_t swl_threads_count(const swl_threads *t)
+{
+    return t->n;
+}
+
+void swl_threads_free(swl_threads *t)
+{
+    int32_t i;
+
+    if (!t)
+        return;
+    t->quit = true;
+    publish(t);
+    for (i = 0; i < t->n - 1; i++)
+        pthread_join(t->threads[i], NULL);
+    pthread_cond_destroy(&t->work);
+    pthread_cond_destroy(&t->done);
+    pthread_mutex_destroy(&t->lock);
+    pthread_mutex_destroy(&t->turn);
+    swl_free(t->threads);
+    swl_free(t);
+}
+
+static swl_status start_worker(swl_threads *t, int32_t id, swl_error *err)
+{
+    worker *w = swl_calloc(1, sizeof *w);
+
+    if (!w)
+        return swl_fail(err, SWL_E_NOMEM, "threads: out of memory");
+    w->team = t;
+    w->id = id;
+    if (pthread_create(&t->threads[id - 1], NULL, worker_main, w)) {
+        swl_free(w);
+        return swl_fail(err, SWL_E_NOMEM, "threads: cannot start thread %d of %d", id + 1, t->n);
+    }
+    return SWL_OK;
+}
+
+swl_status swl_threads_create(swl_threads **out, int32_t n, swl_error *err)
+{
+    swl_threads *t = swl_calloc(1, sizeof *t);
+    swl_status st = SWL_OK;
+    int32_t i;
+
+    *out = NULL;
+    if (n < 1 || n > 1024) {
+        swl_free(t);
+        return swl_fail(err, SWL_E_ARG, "threads: %d threads asked for, expected 1 to 1024", n);
+    }
+    if (!t || !(t->threads = swl_calloc((size_t)n, sizeof *t->threads))) {
+        swl_free(t);
+        return swl_fail(err, SWL_E_NOMEM, "threads: out of memory");
+    }
+    pthread_mutex_init(&t->turn, NULL);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->work, NULL);
+    pthread_cond_init(&t->done, NULL);
+    t->n = 1;
+    for (i = 1; i < n && !st; i++) {
+        st = start_worker(t, i, err);
+        if (!st)
+            t->n++;
+    }
+    if (st) {
+        swl_threads_free(t);
+        return st;
+    }
+    *out = t;
+    return SWL_OK;
+}
+
+/* CPU seconds per second that a cgroup allows, rounded up; 0 when unlimited. Version 2 first, then version 1. */
+static int32_t cgroup_cpus(void)
+{
+    static const char *const files[][2] = {
+        {"/sys/fs/cgroup/cpu.max", NULL},
+        {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"},
+    };
+    long quota = -1, period = 0;
+    size_t i;
+
+    for (i = 0; i < 2; i++) {
+        FILE *f = fopen(files[i][0], "re");
+        int n;
+
+        if (!f)
+            continue;
+        n = fscanf(f, files[i][1] ? "%ld" : "%ld %ld", &quota, &period);
+        fclose(f);
+        if (files[i][1] && n == 1 && (f = fopen(files[i][1], "re"))) {
+            if (fscanf(f, "%ld", &period) != 1)
+                period = 0;
+            fclose(f);
+        }
+        if (n >= 1 && quota > 0 && period > 0)
+            return (int32_t)((quota + period - 1) / period);
+        quota = -1;
+    }
+    return 0;
+}
+
+int32_t swl_cpus_available(void)
+{
+    int32_t n, limit = cgroup_cpus();
+#if defined(__linux__)
+    cpu_set_t set;
+
+    if (!sched_getaffinity(0, sizeof set, &set))
+        n = CPU_COUNT(&set);
+    else
+#endif
+        n = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    if (limit && limit < n)
+        n = limit;
+    return n < 1 ? 1 : n > 1024 ? 1024 : n;
+}

@@ -1,0 +1,116 @@
+/*
+ * kernels.h: the arithmetic, as one table of plain functions. A kernel gets pointers and sizes; it does not allocate,
+ * lock, log or read globals, and knows no threads, files or models. The caller splits the work.
+ *
+ * The scalar functions in ref/ are the specification. Every other level gives the same bits for every slot of this table:
+ * sums run in an order that vectors of any width can follow.
+ *
+ *   16 lanes   element (or quantisation unit) i is added, by fused multiply-add, to lane i mod 16, i ascending; the lanes
+ *              are then folded 16 -> 8 -> 4 -> 2 -> 1 by adding lane i + half to lane i.
+ *   columns    where the output is itself a vector (delta-net, attention values) each output element is one chain.
+ *
+ * Pointers need the alignment of their element type only, matrix data none. Outputs do not overlap inputs unless said.
+ */
+#ifndef SWL_KERNELS_H
+#define SWL_KERNELS_H
+
+#include "format/quant.h"
+
+#define SWL_LANES         16
+#define SWL_ACT_GROUP     64   /* activation elements that share an int8 scale */
+#define SWL_ACT_SUM       16   /* activation elements per entry of `sum` */
+#define SWL_ATTN_BLOCK    64   /* keys per online-softmax step */
+#define SWL_ATTN_SEGMENT  1024 /* keys per independent softmax part; parts are merged in order */
+
+/*
+ * A batch of activation rows in both forms. The quantised form may be absent (q NULL) when no user needs it.
+ *   x      [n][cols] float32, row stride ldx
+ *   q      [n][ldq] int8, ldq = cols rounded up to 64, zero padded: q = round-half-even(x * (127 / max|x| of its group))
+ *   scale  [n][ldq / 64]: max|x| / 127
+ *   sum    [n][ldq / 16] sums of 16 q each
+ */
+typedef struct swl_act {
+    int32_t cols;
+    int64_t ldx, ldq;
+    float *x;
+    int8_t *q;
+    float *scale;
+    int32_t *sum;
+} swl_act;
+
+/*
+ * out[i * ldo + r] = dot(row row0 + r of w, activation row tok[i]) for i < n_tok, r < n_rows. tok NULL: the rows 0, 1, ...
+ *
+ * matmul_q (affine formats), units of u = min(group, 64) columns: with isum = sum of the unit's activations,
+ *   lane = unit mod 16:  lane = fma((float)idot, scale_w * scale_x, lane);  lane = fma(bias_w, scale_x * (float)isum, lane)
+ * matmul_f (all formats), per column: lane = fma(w, x, lane) with w the exact value, for affine fmaf(scale, q, bias).
+ */
+typedef void swl_matmul_fn(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                           int32_t n_tok, float *out, int64_t ldo);
+
+typedef struct swl_kernels {
+    swl_matmul_fn *matmul_q[SWL_W_COUNT]; /* NULL for formats that are not quantised */
+    swl_matmul_fn *matmul_f[SWL_W_COUNT];
+
+    /* One row of x (cols elements) to q, scale and sum as above; q is written up to the next multiple of 64. */
+    void (*quantise_act)(const float *x, int32_t cols, int8_t *q, float *scale, int32_t *sum);
+
+    /* out = (x * r) * w with r = 1 / sqrt(sum(x^2) / n + eps), the sum over 16 lanes. out may be x. */
+    void (*rms_norm)(float *out, const float *x, const float *w, int32_t n, float eps);
+    /* x = (x * r) * scale with r = 1 / sqrt(sum(x^2) + eps), in place. */
+    void (*l2_norm)(float *x, int32_t n, float eps, float scale);
+    /* out = norm(o) * silu(z): rms_norm over n with w, then times silu. out may be o. */
+    void (*gated_norm)(float *out, const float *o, const float *z, const float *w, int32_t n, float eps);
+
+    void (*silu_mul)(float *out, const float *gate, const float *up, int32_t n); /* silu(gate) * up; out may be gate or up */
+    void (*sigmoid_mul)(float *x, const float *gate, int32_t n);                 /* x *= sigmoid(gate) */
+    void (*add)(float *x, const float *y, int32_t n);                            /* x += y */
+    void (*axpy)(float *x, float a, const float *y, int32_t n);                  /* x = fma(a, y, x) */
+
+    /*
+     * Depthwise causal convolution and SiLU over n_tok tokens of n channels. u: [n_tok][ldu] inputs; state: [width-1]
+     * [lds] the inputs before, oldest first, updated; w: [width][lds] taps, oldest first; out: [n_tok][ldo].
+     * acc = w0 * u0, then fma tap by tap.
+     */
+    void (*conv_silu)(float *out, int64_t ldo, float *state, const float *u, int64_t ldu, const float *w, int64_t lds,
+                      int32_t n, int32_t n_tok, int32_t width);
+
+    /*
+     * Gated delta rule (Yang et al., Gated Delta Networks, section 3) for one head over n_tok tokens. S: [dk][dv] row
+     * stride lds, updated; q, k: [n_tok][dk], v: [n_tok][dv], out: [n_tok][dv] with their strides; decay and beta one
+     * value a token, stride ldb. Per token, with a = decay: kv_j = sum_i fma(k_i, a * S_ij); d_j = (v_j - kv_j) * beta;
+     * S_ij = fma(k_i, d_j, a * S_ij); out_j = sum_i fma(q_i, S_ij); i ascending from 0.
+     */
+    void (*delta_scan)(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
+                       int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
+                       float *out, int64_t ldo);
+
+    /* Rotates the first n_rot dims of x: pairs (i, i + n_rot/2) with cos[i], sin[i]: a = x_i*c, y_i = fma(-x_j, s, a);
+     * b = x_j*c, y_j = fma(x_i, s, b). */
+    void (*rope)(float *x, int32_t n_rot, const float *cos, const float *sin);
+
+    /*
+     * One part of attention: n_q query rows of one KV head against n_keys <= SWL_ATTN_SEGMENT keys. q: [n_q][dim];
+     * k, v: row stride ldkv elements, float16 or float32. Gives per query the running maximum m, the sum l and the
+     * unnormalised output o [n_q][dim]. Blocks of SWL_ATTN_BLOCK keys: score = dot(q, k) * scale (16 lanes); m' = max;
+     * c = exp(m - m'); p = exp(score - m'); l = fma(l, c, sum of p over 16 lanes); o = o * c, then fma(p_j, v_j, o).
+     */
+    void (*attn_f16)(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
+                     int32_t n_keys, float scale, float *m, float *l, float *o);
+    void (*attn_f32)(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
+                     int32_t n_keys, float scale, float *m, float *l, float *o);
+
+    void (*f32_to_f16)(uint16_t *dst, const float *src, int64_t n); /* round to nearest even */
+
+    /* p[i] = exp(x[i] - max), returns the sum over 16 lanes. p may be x. */
+    float (*softmax_exp)(float *p, const float *x, int32_t n);
+} swl_kernels;
+
+/* Fills the table with the best functions for `flags` (SWL_CPU_..., already masked by the caller). */
+void swl_kernels_init(swl_kernels *k, uint32_t flags);
+
+/* e^x, 2 ulp, the same bits at every level: 0 below -87.33, the largest finite value's neighbourhood above 88.37. */
+float swl_exp(float x);
+float swl_sigmoid(float x); /* 1 / (1 + exp(-x)) */
+
+#endif

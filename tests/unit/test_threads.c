@@ -1,0 +1,67 @@
+/* The worker team: every index runs once, whatever the team's size. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/threads.h"
+
+enum { N = 1000 };
+
+static void count(void *arg, int32_t i, int32_t worker)
+{
+    (void)worker;
+    atomic_fetch_add(&((_Atomic int *)arg)[i], 1);
+}
+
+static void every_index_runs_once(void **state)
+{
+    static const int32_t sizes[] = {1, 2, 3, 8};
+    _Atomic int seen[N];
+    size_t s;
+    int round, i;
+
+    (void)state;
+    for (s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        swl_threads *t;
+
+        assert_int_equal(swl_threads_create(&t, sizes[s], NULL), SWL_OK);
+        assert_int_equal(swl_threads_count(t), sizes[s]);
+        for (round = 0; round < 50; round++) {
+            memset((void *)seen, 0, sizeof seen);
+            if (round % 10 == 9)
+                usleep(3000); /* let the workers fall asleep */
+            swl_threads_run(t, N, count, seen);
+            for (i = 0; i < N; i++)
+                assert_int_equal(seen[i], 1);
+        }
+        swl_threads_run(t, 0, count, seen);
+        swl_threads_free(t);
+    }
+}
+
+static void refuses_odd_sizes(void **state)
+{
+    swl_threads *t;
+    swl_error err;
+
+    (void)state;
+    assert_int_equal(swl_threads_create(&t, 0, &err), SWL_E_ARG);
+    assert_int_equal(swl_threads_create(&t, 5000, &err), SWL_E_ARG);
+    assert_true(swl_cpus_available() >= 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_index_runs_once),
+        cmocka_unit_test(refuses_odd_sizes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

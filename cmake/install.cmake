@@ -1,0 +1,34 @@
+# What `cmake --install` puts where: program and its two other names, both libraries, header, and the files by which
+# pkg-config and CMake find them.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(SWL_PC_REQUIRES "jansson libpcre2-8 libutf8proc libcrypto")
+# Relative to the file itself, so that --prefix at install time holds.
+file(RELATIVE_PATH SWL_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+set(SWL_PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+set(SWL_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+set(SWL_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/swiftlet)
+
+configure_file(cmake/swiftlet.pc.in swiftlet.pc @ONLY)
+configure_package_config_file(cmake/swiftletConfig.cmake.in swiftletConfig.cmake INSTALL_DESTINATION ${SWL_CMAKE_DIR})
+write_basic_package_version_file(swiftletConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+
+install(TARGETS swiftlet_shared swiftlet_static EXPORT swiftletTargets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT swiftletTargets NAMESPACE swiftlet:: DESTINATION ${SWL_CMAKE_DIR})
+install(DIRECTORY include/swiftlet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/swiftletConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/swiftletConfigVersion.cmake
+    DESTINATION ${SWL_CMAKE_DIR})
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/swiftlet.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+if(TARGET swiftlet_cli)
+    install(TARGETS swiftlet_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    # The program looks at the name by which it was called.
+    foreach(name swiftlet-repack swiftlet-server)
+        install(CODE "file(CREATE_LINK swiftlet
+            \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/${name}\" SYMBOLIC)")
+    endforeach()
+endif()

@@ -26,6 +26,11 @@ typedef struct swl_st swl_st;
 swl_status swl_st_open(swl_st **out, const char *path, swl_error *err);
 void swl_st_close(swl_st *s);
 
+/* One file's header from memory: `bytes` is the beginning of a file of file_size bytes, at least up to the end of the
+ * header. The set has one file, named `path`, without a descriptor (-1), so nothing can be read through it. */
+swl_status swl_st_parse(swl_st **out, const void *bytes, uint64_t n_bytes, uint64_t file_size, const char *path,
+                        swl_error *err);
+
 int32_t swl_st_count(const swl_st *s);
 const swl_st_tensor *swl_st_at(const swl_st *s, int32_t i);              /* sorted by name */
 const swl_st_tensor *swl_st_find(const swl_st *s, const char *name);     /* NULL when absent */

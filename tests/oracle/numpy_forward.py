@@ -143,17 +143,19 @@ def gather_experts(W):
 
 
 def read_qpack_experts(d, c, W, layers):
-    """packed_experts/layer_NN.bin: expert e starts at e * expertStride; sections as layout.json says."""
-    lay = json.load(open(os.path.join(d, "packed_experts", "layout.json")))
+    """packed_experts/layer_NN.bin: expert e starts at e * expertStride; sections as layout.json says (per layer in
+    version 2)."""
+    with open(os.path.join(d, "packed_experts", "layout.json")) as f:
+        lay = json.load(f)
     for i in layers:
-        sections = lay["sections"]
-        sections = sections[i] if sections and isinstance(sections[0], list) else sections
-        path = os.path.join(d, "packed_experts", f"layer_{i:02d}.bin")
-        blob = open(path, "rb").read()
-        assert len(blob) == lay["expertCount"] * lay["expertStride"], path
+        geometry = lay["layers"][i] if "layers" in lay else lay
+        stride, path = geometry["expertStride"], os.path.join(d, "packed_experts", f"layer_{i:02d}.bin")
+        with open(path, "rb") as f:
+            blob = f.read()
+        assert len(blob) == lay["expertCount"] * stride, path
         stack = {}
-        for s in sections:
-            at = [e * lay["expertStride"] + s["offset"] for e in range(lay["expertCount"])]
+        for s in geometry["sections"]:
+            at = [e * stride + s["offset"] for e in range(lay["expertCount"])]
             stack[f"switch_mlp.{s['name']}"] = np.stack([from_bytes(blob[a:a + s["size"]], s["dtype"], s["shape"])
                                                          for a in at])
         for name, v in plain(stack, c).items():

@@ -15,7 +15,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define SWL_CRC_TARGET __attribute__((target("sse4.2")))
+#define SWL_CRC_TARGET   __attribute__((target("sse4.2")))
 #define SWL_CRC_HARDWARE 1
 #elif defined(__aarch64__)
 #if defined(__linux__)
@@ -34,8 +34,8 @@
 #define SWL_CRC_HARDWARE 0
 #endif
 
-#define POLYNOMIAL UINT32_C(0x82f63b78) /* 0x1EDC6F41, bits reversed */
-#define LONG_BYTES  4096                /* of each of three streams: long enough that joining them costs little */
+#define POLYNOMIAL  UINT32_C(0x82f63b78) /* 0x1EDC6F41, bits reversed */
+#define LONG_BYTES  4096                 /* of each of three streams: long enough that joining them costs little */
 #define SHORT_BYTES 256
 
 static uint32_t by_byte[8][256]; /* [k][b]: byte b, then k zero bytes */

@@ -2,8 +2,8 @@
  * quant.c: the descriptor table of weight formats, their scalar dequantisers, and MLX's affine quantiser. The
  * dequantisers define what a stored weight means; kernels are tested against them.
  *
- * An affine row is one little-endian bit stream. Eight elements always fill whole bytes (`bits` of them), and groups are
- * multiples of eight, so all code here works on runs of eight: one 64-bit word holds them at every width.
+ * An affine row is one little-endian bit stream. Eight elements always fill whole bytes (`bits` of them), and groups
+ * are multiples of eight, so all code here works on runs of eight: one 64-bit word holds them at every width.
  *
  *   bits 3:  byte   0        1        2
  *            bits   22111000 54443332 77766655      (the digit is the element that owns the bit)
@@ -244,8 +244,8 @@ static inline void fit_group(const float *x, int32_t group, float steps, float *
     *bias = q0 != 0 ? edge : 0;
 }
 
-/* round((x - bias) / scale), half to even, clipped to 0..steps. Adding 2^23 leaves the rounded integer in the low bits of
- * the sum; clipping first gives the same result and keeps the sum in that range. A NaN becomes 0. */
+/* round((x - bias) / scale), half to even, clipped to 0..steps. Adding 2^23 leaves the rounded integer in the low bits
+ * of the sum; clipping first gives the same result and keeps the sum in that range. A NaN becomes 0. */
 static inline void quantise_run(const float *x, float scale, float bias, float steps, uint8_t q[RUN])
 {
     uint32_t u[RUN];

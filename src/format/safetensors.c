@@ -54,8 +54,8 @@ typedef struct header_at {
 
 static swl_status bad_field(const header_at *h, const char *name, const char *field, const char *want)
 {
-    return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, -1, "%s: tensor \"%.200s\": \"%s\" is missing or not %s", h->path,
-                       name, field, want);
+    return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, -1, "%s: tensor \"%.200s\": \"%s\" is missing or not %s",
+                       h->path, name, field, want);
 }
 
 static swl_status parse_dtype(swl_st_tensor *t, const json_t *entry, const char *name, const header_at *h)
@@ -66,8 +66,10 @@ static swl_status parse_dtype(swl_st_tensor *t, const json_t *entry, const char 
         return bad_field(h, name, "dtype", "a string");
     t->dtype = swl_dtype_parse(type);
     if (t->dtype == SWL_DT_NONE)
-        return swl_fail_at(h->err, SWL_E_UNSUPPORTED, h->path, -1, "%s: tensor \"%.200s\" has dtype \"%.40s\", which is "
-                           "not supported", h->path, name, type);
+        return swl_fail_at(h->err, SWL_E_UNSUPPORTED, h->path, -1,
+                           "%s: tensor \"%.200s\" has dtype \"%.40s\", which is "
+                           "not supported",
+                           h->path, name, type);
     return SWL_OK;
 }
 
@@ -81,8 +83,10 @@ static swl_status parse_shape(swl_st_tensor *t, uint64_t *n_bytes, const json_t 
     if (!json_is_array(shape))
         return bad_field(h, name, "shape", "an array");
     if (n > SWL_ST_DIMS_MAX)
-        return swl_fail_at(h->err, SWL_E_UNSUPPORTED, h->path, -1, "%s: tensor \"%.200s\" has %zu dimensions, expected "
-                           "at most %d", h->path, name, n, SWL_ST_DIMS_MAX);
+        return swl_fail_at(h->err, SWL_E_UNSUPPORTED, h->path, -1,
+                           "%s: tensor \"%.200s\" has %zu dimensions, expected "
+                           "at most %d",
+                           h->path, name, n, SWL_ST_DIMS_MAX);
     t->n_dims = (int32_t)n;
     *n_bytes = (uint64_t)swl_dtype_size(t->dtype);
     for (i = 0; i < n; i++) {
@@ -92,8 +96,10 @@ static swl_status parse_shape(swl_st_tensor *t, uint64_t *n_bytes, const json_t 
             return bad_field(h, name, "shape", "an array of non-negative integers");
         t->shape[i] = json_integer_value(v);
         if (t->shape[i] && *n_bytes > INT64_MAX / (uint64_t)t->shape[i])
-            return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, -1, "%s: tensor \"%.200s\": the product of its shape "
-                               "overflows at dimension %zu of %" PRId64, h->path, name, i, t->shape[i]);
+            return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, -1,
+                               "%s: tensor \"%.200s\": the product of its shape "
+                               "overflows at dimension %zu of %" PRId64,
+                               h->path, name, i, t->shape[i]);
         *n_bytes *= (uint64_t)t->shape[i];
     }
     return SWL_OK;
@@ -112,13 +118,15 @@ static swl_status parse_offsets(swl_st_tensor *t, uint64_t n_bytes, const json_t
     begin = (uint64_t)json_integer_value(b);
     end = (uint64_t)json_integer_value(e);
     if (begin > end || end > h->data_size)
-        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, -1, "%s: tensor \"%.200s\" has data_offsets [%" PRIu64
-                           ", %" PRIu64 "], expected begin <= end <= %" PRIu64 ", the size of the data section", h->path,
-                           name, begin, end, h->data_size);
+        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, -1,
+                           "%s: tensor \"%.200s\" has data_offsets [%" PRIu64 ", %" PRIu64
+                           "], expected begin <= end <= %" PRIu64 ", the size of the data section",
+                           h->path, name, begin, end, h->data_size);
     if (end - begin != n_bytes)
-        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, (int64_t)(h->data_begin + begin), "%s: tensor \"%.200s\" "
-                           "has %" PRIu64 " bytes of data, expected %" PRIu64 " from its shape and dtype %s", h->path,
-                           name, end - begin, n_bytes, swl_dtype_name(t->dtype));
+        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, (int64_t)(h->data_begin + begin),
+                           "%s: tensor \"%.200s\" "
+                           "has %" PRIu64 " bytes of data, expected %" PRIu64 " from its shape and dtype %s",
+                           h->path, name, end - begin, n_bytes, swl_dtype_name(t->dtype));
     t->offset = h->data_begin + begin;
     t->size = n_bytes;
     return SWL_OK;
@@ -149,7 +157,7 @@ static swl_status check_metadata(const json_t *metadata, const header_at *h)
 
     if (!json_is_object(metadata))
         return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, -1, "%s: \"" METADATA_KEY "\" is not an object", h->path);
-    json_object_foreach((json_t *)metadata, key, value)
+    json_object_foreach ((json_t *)metadata, key, value)
         if (!json_is_string(value))
             return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, -1,
                                "%s: \"" METADATA_KEY "\": the value of \"%.200s\" is not a string", h->path, key);
@@ -175,13 +183,15 @@ static swl_status check_coverage(swl_st_tensor *t, int32_t n, const header_at *h
         qsort(t, (size_t)n, sizeof *t, by_offset);
     for (i = 0; i < n; at += t[i++].size)
         if (t[i].offset != at)
-            return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, (int64_t)t[i].offset, "%s: tensor \"%.200s\" begins at "
-                               "byte %" PRIu64 " of the data section, expected %" PRIu64 ": %s", h->path, t[i].name,
-                               t[i].offset - h->data_begin, at - h->data_begin,
+            return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, (int64_t)t[i].offset,
+                               "%s: tensor \"%.200s\" begins at "
+                               "byte %" PRIu64 " of the data section, expected %" PRIu64 ": %s",
+                               h->path, t[i].name, t[i].offset - h->data_begin, at - h->data_begin,
                                t[i].offset < at ? "tensors overlap" : "there is a hole");
     if (at - h->data_begin != h->data_size)
-        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, (int64_t)at, "%s: the tensors end at byte %" PRIu64
-                           " of the data section, expected %" PRIu64, h->path, at - h->data_begin, h->data_size);
+        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, (int64_t)at,
+                           "%s: the tensors end at byte %" PRIu64 " of the data section, expected %" PRIu64, h->path,
+                           at - h->data_begin, h->data_size);
     return SWL_OK;
 }
 
@@ -227,7 +237,7 @@ static swl_status add_entries(swl_st *s, const json_t *root, const header_at *h)
     s->tensors = t;
     t += s->n_tensors;
     memset(t, 0, json_object_size(root) * sizeof *t);
-    json_object_foreach((json_t *)root, name, entry) {
+    json_object_foreach ((json_t *)root, name, entry) {
         st = strcmp(name, METADATA_KEY) ? parse_entry(&t[n++], entry, name, h) : check_metadata(entry, h);
         if (st)
             return st;
@@ -247,12 +257,16 @@ static swl_status add_json(swl_st *s, const char *json, uint64_t n_bytes, const 
     swl_status st;
 
     if (json[0] != '{')
-        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, LENGTH_BYTES, "%s: the header begins with byte 0x%02x, "
-                           "expected '{': this is not a safetensors file", h->path, (unsigned)(uint8_t)json[0]);
+        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, LENGTH_BYTES,
+                           "%s: the header begins with byte 0x%02x, "
+                           "expected '{': this is not a safetensors file",
+                           h->path, (unsigned)(uint8_t)json[0]);
     root = json_loadb(json, n_bytes, JSON_REJECT_DUPLICATES, &je);
     if (!root)
-        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, LENGTH_BYTES + (int64_t)je.position, "%s: the header is not "
-                           "valid JSON at its byte %d: %s", h->path, je.position, je.text);
+        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, LENGTH_BYTES + (int64_t)je.position,
+                           "%s: the header is not "
+                           "valid JSON at its byte %d: %s",
+                           h->path, je.position, je.text);
     st = add_entries(s, root, h);
     json_decref(root);
     return st;
@@ -265,8 +279,10 @@ static swl_status header_length(uint64_t *n_json, header_at *h, const uint8_t *w
 
     memcpy(&n, word, sizeof n);
     if (n < 2 || n > HEADER_BYTES_MAX || n > file_size - LENGTH_BYTES)
-        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, 0, "%s: the header has a length of %" PRIu64 " bytes, "
-                           "expected 2 to %" PRIu64 ": this is not a safetensors file, or it is cut short", h->path, n,
+        return swl_fail_at(h->err, SWL_E_CORRUPT, h->path, 0,
+                           "%s: the header has a length of %" PRIu64 " bytes, "
+                           "expected 2 to %" PRIu64 ": this is not a safetensors file, or it is cut short",
+                           h->path, n,
                            file_size - LENGTH_BYTES < HEADER_BYTES_MAX ? file_size - LENGTH_BYTES : HEADER_BYTES_MAX);
     *n_json = n;
     h->data_begin = LENGTH_BYTES + n;
@@ -425,14 +441,16 @@ static swl_status list_shards(name_list *l, const json_t *weight_map, const char
     const char *name, *shard;
     json_t *value;
 
-    json_object_foreach((json_t *)weight_map, name, value) {
+    json_object_foreach ((json_t *)weight_map, name, value) {
         shard = json_string_value(value);
         if (!shard)
             return swl_fail_at(err, SWL_E_CORRUPT, path, -1, "%s: weight_map: the value of \"%.200s\" is not a string",
                                path, name);
         if (!is_plain_name(shard))
-            return swl_fail_at(err, SWL_E_CORRUPT, path, -1, "%s: weight_map: the shard of \"%.200s\" is \"%.200s\", "
-                               "expected a plain file name", path, name, shard);
+            return swl_fail_at(err, SWL_E_CORRUPT, path, -1,
+                               "%s: weight_map: the shard of \"%.200s\" is \"%.200s\", "
+                               "expected a plain file name",
+                               path, name, shard);
         if ((!l->n || strcmp(l->names[l->n - 1], shard)) && !list_add(l, shard))
             return swl_fail(err, SWL_E_NOMEM, "out of memory for the list of shards");
     }
@@ -444,10 +462,12 @@ static swl_status check_index(const swl_st *s, const json_t *weight_map, const c
     const char *name;
     json_t *shard;
 
-    json_object_foreach((json_t *)weight_map, name, shard)
+    json_object_foreach ((json_t *)weight_map, name, shard)
         if (!swl_st_find(s, name))
-            return swl_fail_at(err, SWL_E_CORRUPT, path, -1, "%s: tensor \"%.200s\" should be in shard %.200s, whose "
-                               "header does not have it", path, name, json_string_value(shard));
+            return swl_fail_at(err, SWL_E_CORRUPT, path, -1,
+                               "%s: tensor \"%.200s\" should be in shard %.200s, whose "
+                               "header does not have it",
+                               path, name, json_string_value(shard));
     return SWL_OK;
 }
 
@@ -578,8 +598,9 @@ static swl_status parse(swl_st *s, const uint8_t *bytes, uint64_t n_bytes, uint6
     if (st)
         return st;
     if (n > n_bytes - LENGTH_BYTES)
-        return swl_fail_at(err, SWL_E_ARG, path, -1, "%s: %" PRIu64 " bytes given, but the header ends at byte %" PRIu64,
-                           path, n_bytes, h.data_begin);
+        return swl_fail_at(err, SWL_E_ARG, path, -1,
+                           "%s: %" PRIu64 " bytes given, but the header ends at byte %" PRIu64, path, n_bytes,
+                           h.data_begin);
     st = add_json(s, (const char *)bytes + LENGTH_BYTES, n, &h);
     return st ? st : sort_by_name(s, err);
 }
@@ -648,8 +669,9 @@ swl_status swl_st_read(const swl_st *s, const swl_st_tensor *t, uint64_t begin, 
     const st_file *f = &s->files[t->file];
 
     if (begin > t->size || n > t->size - begin)
-        return swl_fail_at(err, SWL_E_ARG, f->path, (int64_t)t->offset, "%" PRIu64 " bytes from byte %" PRIu64
-                           " of tensor \"%.200s\" asked for, which has %" PRIu64, n, begin, t->name, t->size);
+        return swl_fail_at(err, SWL_E_ARG, f->path, (int64_t)t->offset,
+                           "%" PRIu64 " bytes from byte %" PRIu64 " of tensor \"%.200s\" asked for, which has %" PRIu64,
+                           n, begin, t->name, t->size);
     return swl_file_read_at(f->fd, f->path, t->offset + begin, dst, n, err);
 }
 
@@ -693,8 +715,8 @@ static swl_status declare(json_t *root, const swl_st_decl *d, uint64_t *at, swl_
                       (json_int_t)*at, (json_int_t)(*at + n_bytes));
     *at += n_bytes;
     if (!entry || json_array_size(shape) != (size_t)d->n_dims || json_object_set_new(root, d->name, entry))
-        return swl_fail(err, SWL_E_ARG, "tensor \"%.200s\" cannot be written: its name is not UTF-8, or memory is short",
-                        d->name);
+        return swl_fail(err, SWL_E_ARG,
+                        "tensor \"%.200s\" cannot be written: its name is not UTF-8, or memory is short", d->name);
     return SWL_OK;
 }
 

@@ -1,4 +1,5 @@
-/* CRC-32C: the examples of RFC 3720, and the definition bit by bit over every length and alignment around the blocks. */
+/* CRC-32C: the examples of RFC 3720, and the definition bit by bit over every length and alignment around the blocks.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,9 +29,9 @@ static uint32_t by_definition(const uint8_t *p, size_t n)
 /* RFC 3720, appendix B.4; the last is the check value of the usual catalogues. */
 static void rfc_3720_examples(void **state)
 {
-    static const uint8_t read_command[48] = {
-        0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 0x04, 0,
-        0, 0, 0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0, 0};
+    static const uint8_t read_command[48] = {0x01, 0xc0, 0, 0, 0, 0, 0,    0, 0,    0, 0, 0,    0, 0, 0, 0,
+                                             0x14, 0,    0, 0, 0, 0, 0x04, 0, 0,    0, 0, 0x14, 0, 0, 0, 0x18,
+                                             0x28, 0,    0, 0, 0, 0, 0,    0, 0x02, 0, 0, 0,    0, 0, 0, 0};
     uint8_t zeros[32], ones[32], up[32], down[32];
     size_t f;
     int i;

@@ -41,8 +41,8 @@ static void names_and_sizes(void **state)
     static const struct {
         const char *name;
         int32_t size;
-    } want[] = {{"F32", 4},     {"F16", 2}, {"BF16", 2}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
-                {"U8", 1},      {"I8", 1},  {"I32", 4},  {"U32", 4},     {"I64", 8},     {"BOOL", 1}};
+    } want[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
+                {"U8", 1},  {"I8", 1},  {"I32", 4},  {"U32", 4},     {"I64", 8},     {"BOOL", 1}};
     size_t i;
 
     (void)state;

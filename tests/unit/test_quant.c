@@ -106,8 +106,8 @@ static void affine_values_are_one_fused_multiply_add(void **state)
         for (w = 0; w < N_WIDTHS; w++)
             for (g = 0; g < 4; g++)
                 for (t = 0; t < 3; t++) {
-                    swl_matrix m = {swl_wtype_affine(widths[w]), types[t],   ROWS,       COLS, groups[g],
-                                    data + 1,                    scales + 1, biases + 1};
+                    swl_matrix m = {
+                        swl_wtype_affine(widths[w]), types[t], ROWS, COLS, groups[g], data + 1, scales + 1, biases + 1};
                     int size = swl_dtype_size(types[t]), n_groups = COLS / groups[g];
 
                     assert_int_equal(swl_matrix_row_bytes(&m), COLS * widths[w] / 8);
@@ -274,8 +274,8 @@ static void values_agree_with_mlx(void **state)
         want = load(s, prefix, ".value");
         t = swl_st_find(s, "input");
         for (row = 0; row < t->shape[0]; row++) {
-            swl_matrix m = {swl_wtype_affine(widths[w]), SWL_DT_BF16, (int32_t)t->shape[0], 256, 64, data, scales,
-                            biases};
+            swl_matrix m = {
+                swl_wtype_affine(widths[w]), SWL_DT_BF16, (int32_t)t->shape[0], 256, 64, data, scales, biases};
 
             swl_matrix_row_f32(&m, row, got);
             for (col = 0; col < 256; col++) {
@@ -293,8 +293,9 @@ static void values_agree_with_mlx(void **state)
     swl_st_close(s);
 }
 
-/* Half a step by rounding, one by clipping (the scale is refitted so that zero is exact, which at 2 bits may cut one step
- * off the far end), and bfloat16's share of scale and bias. MLX does not write groups of 16, so no bytes to compare. */
+/* Half a step by rounding, one by clipping (the scale is refitted so that zero is exact, which at 2 bits may cut one
+ * step off the far end), and bfloat16's share of scale and bias. MLX does not write groups of 16, so no bytes to
+ * compare. */
 static void reconstruction_error_is_bounded_by_the_step(void **state)
 {
     enum { COLS = 256, GROUP = 16 };
@@ -309,8 +310,8 @@ static void reconstruction_error_is_bounded_by_the_step(void **state)
     for (i = 0; i < COLS; i++)
         x[i] = (float)((double)(int64_t)next_random(&seed) / 9e18);
     for (w = 0; w < N_WIDTHS; w++) {
-        swl_matrix m = {swl_wtype_affine(widths[w]), SWL_DT_BF16,       1, COLS, GROUP, data, (uint8_t *)scales,
-                        (uint8_t *)biases};
+        swl_matrix m = {swl_wtype_affine(widths[w]), SWL_DT_BF16,      1, COLS, GROUP, data,
+                        (uint8_t *)scales,           (uint8_t *)biases};
 
         swl_affine_quantise_row(x, COLS, widths[w], GROUP, data, scales, biases);
         swl_matrix_row_f32(&m, 0, y);
@@ -333,8 +334,8 @@ static void nonsense_input_stays_in_its_group(void **state)
 
     (void)state;
     for (w = 0; w < N_WIDTHS; w++) {
-        swl_matrix m = {swl_wtype_affine(widths[w]), SWL_DT_BF16,       1, 96, 32, data, (uint8_t *)scales,
-                        (uint8_t *)biases};
+        swl_matrix m = {swl_wtype_affine(widths[w]), SWL_DT_BF16,      1, 96, 32, data,
+                        (uint8_t *)scales,           (uint8_t *)biases};
 
         for (i = 0; i < 96; i++)
             x[i] = i % 2 ? 1.0f : -1.0f;

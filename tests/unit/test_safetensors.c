@@ -417,7 +417,7 @@ static void extravagant_headers_are_refused(void **state)
 
 static void an_index_must_name_plain_files(void **state)
 {
-    static const char *const bad[] = {"../x.safetensors", "/etc/x.safetensors", "sub/x.safetensors", "..", ".", "",
+    static const char *const bad[] = {"../x.safetensors",  "/etc/x.safetensors", "sub/x.safetensors", "..", ".", "",
                                       "a\\\\x.safetensors"};
     static const char *const one[] = {"a"};
     char map[100];

@@ -4,7 +4,8 @@
 Steps, in this order, each reported on its own line with its count and time:
   build NAME, ctest NAME     presets debug and asan; counts come from ctest's JUnit report
   the rows of checks.list
-  fuzz NAME                  every tests/fuzz/fuzz_NAME.c, FUZZ_SECONDS each, as many at a time as there are processors
+  fuzz NAME                  every tests/fuzz/fuzz_NAME.c, FUZZ_SECONDS each, as many at a time as there are processors;
+                             with libFuzzer where clang is, else with the driver's own mutations in the asan build
 Logs go to build/check/. A build that fails counts as one failure, and what needs it is not run.
 """
 import concurrent.futures
@@ -93,6 +94,14 @@ def check(name, command):
     report(name, counts, time.time() - begin, log)
 
 
+def mutate_one(name):
+    """The sanitizer build's own driver, which changes the corpus at random."""
+    begin = time.time()
+    rc, log = run("fuzz " + name, [os.path.join(ROOT, "build", "asan", "tests", "fuzz_" + name), "--seconds",
+                                   str(FUZZ_SECONDS), os.path.join(ROOT, "tests", "fuzz", "corpus", name)])
+    return name, rc, time.time() - begin, log
+
+
 def fuzz_one(name):
     """libFuzzer on a scratch copy of the corpus, so that the tree stays as it is."""
     begin = time.time()
@@ -109,19 +118,16 @@ def fuzz_one(name):
     return name, rc, time.time() - begin, log
 
 
-def fuzz():
+def fuzz(asan_built):
     folder = os.path.join(ROOT, "tests", "fuzz")
     names = sorted(f[5:-2] for f in os.listdir(folder) if f.startswith("fuzz_") and f.endswith(".c"))
     if not names:
         return
-    if sys.platform == "darwin" or not shutil.which("clang"):
-        print("fuzz: no clang with libFuzzer here, skipped")
-        total[2] += len(names)
-        return
-    if not build("fuzz"):
+    guided = sys.platform != "darwin" and shutil.which("clang")
+    if not (build("fuzz") if guided else asan_built):
         return
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        for name, rc, seconds, log in pool.map(fuzz_one, names):
+        for name, rc, seconds, log in pool.map(fuzz_one if guided else mutate_one, names):
             report("fuzz " + name, (int(not rc), int(bool(rc)), 0), seconds, log)
 
 
@@ -134,7 +140,7 @@ def main():
     if all(built.values()):
         for name, command in listed_checks():
             check(name, command)
-    fuzz()
+    fuzz(built["asan"])
     print("%d passed, %d failed, %d skipped" % tuple(total))
     sys.exit(1 if total[1] or not total[0] else 0)
 

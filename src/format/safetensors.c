@@ -664,6 +664,11 @@ int swl_st_fd(const swl_st *s, int32_t file)
     return s->files[file].fd;
 }
 
+uint64_t swl_st_file_size(const swl_st *s, int32_t file)
+{
+    return s->files[file].size;
+}
+
 swl_status swl_st_read(const swl_st *s, const swl_st_tensor *t, uint64_t begin, void *dst, uint64_t n, swl_error *err)
 {
     const st_file *f = &s->files[t->file];

@@ -38,6 +38,7 @@ const swl_st_tensor *swl_st_find(const swl_st *s, const char *name);     /* NULL
 int32_t swl_st_n_files(const swl_st *s);
 const char *swl_st_path(const swl_st *s, int32_t file);
 int swl_st_fd(const swl_st *s, int32_t file);
+uint64_t swl_st_file_size(const swl_st *s, int32_t file); /* bytes, when opened */
 
 /* n bytes from byte `begin` of the tensor. */
 swl_status swl_st_read(const swl_st *s, const swl_st_tensor *t, uint64_t begin, void *dst, uint64_t n, swl_error *err);

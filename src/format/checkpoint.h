@@ -5,8 +5,10 @@
  *
  *   .qpack       packed_experts/layer_NN.bin, one range per expert
  *   MLX          mlp.switch_mlp.{gate,up,down}_proj.{weight,scales,biases} stacked: up to nine ranges per expert
- *   HF fused     mlp.experts.gate_up_proj [E,2I,H], mlp.experts.down_proj [E,H,I]: three ranges (gate, up, down)
- *   HF split     mlp.experts.{e}.{gate,up,down}_proj.weight: three ranges
+ *   HF fused     mlp.experts.gate_up_proj [E,2I,H], mlp.experts.down_proj [E,H,I]: up to three ranges (gate, up, down)
+ *   HF split     mlp.experts.{e}.{gate,up,down}_proj.weight: up to three ranges
+ *
+ * Ranges that follow each other both in the file and in the slot, for every expert of a layer, are one range.
  */
 #ifndef SWL_FORMAT_CHECKPOINT_H
 #define SWL_FORMAT_CHECKPOINT_H
@@ -38,7 +40,7 @@ typedef struct swl_range {
 } swl_range;
 
 typedef struct swl_expert_layout {
-    int32_t n_sections;      /* 3, 6 or 9 */
+    int32_t n_sections;      /* 3 to 9: each projection has its weight, and scales and biases when it is quantised */
     swl_section sections[SWL_PROJ_COUNT * SWL_PART_COUNT];
     uint64_t slot_bytes;     /* what a slot must hold; a multiple of 64 */
     int32_t n_ranges;        /* per expert */
@@ -63,6 +65,7 @@ typedef struct swl_checkpoint {
     swl_file_ref *files;             /* experts' files */
     swl_expert_layout *experts;      /* [config.n_layers]; zeroed for dense layers; NULL in dense models */
     char prefix[32];                 /* what stands before "embed_tokens" in this file: "model.", ... */
+    struct json_t *sidecar;          /* swiftlet.json of a container; NULL when it has none. For this module only. */
 } swl_checkpoint;
 
 /* Opens and checks everything that can be checked without reading weights (spec order: manifest, config, layout, files,

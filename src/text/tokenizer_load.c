@@ -1,0 +1,446 @@
+/*
+ * tokenizer_load.c: tokenizer.json into the tables of swl_tokenizer. The file says much that this library computes in
+ * one way only; every such field is checked, and a file that asks for another way is refused by the field's name.
+ *
+ * Vocabulary and merges are written in an alphabet of printable characters, one for each byte; they become raw bytes
+ * here and stay so. Added tokens are plain text.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "text/tokenizer_impl.h"
+#include "text/utf8.h"
+
+#define FILE_BYTES_MAX (UINT64_C(64) << 20)
+#define LETTERS        0x144 /* one past the highest code point of the alphabet */
+
+typedef struct loader {
+    swl_tokenizer *t;
+    const char *path;
+    swl_error *err;
+    const json_t *vocab, *merges, *added;
+    int16_t byte_of[LETTERS]; /* code point of the alphabet -> byte, or -1 */
+    char *scratch;            /* as long as the longest token */
+    size_t n_scratch;
+} loader;
+
+static swl_status refuse(loader *l, const char *field, const char *only)
+{
+    return swl_fail_at(l->err, SWL_E_UNSUPPORTED, l->path, -1,
+                       "%s: field \"%s\" is not %s, and nothing else is supported", l->path, field, only);
+}
+
+static swl_status corrupt(loader *l, const char *field, const char *expected)
+{
+    return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: field \"%s\" is not %s", l->path, field, expected);
+}
+
+static bool has_type(const json_t *obj, const char *type)
+{
+    const char *s = json_string_value(json_object_get(obj, "type"));
+
+    return s && !strcmp(s, type);
+}
+
+/* Absent, null, false and "" all say "no". */
+static bool is_off(const json_t *obj, const char *key)
+{
+    const json_t *v = json_object_get(obj, key);
+
+    return !v || json_is_null(v) || json_is_false(v) || (json_is_string(v) && !json_string_length(v)) ||
+           (json_is_number(v) && json_number_value(v) == 0);
+}
+
+/* ---- the fields that must have one value ---- */
+
+static swl_status check_model(loader *l, const json_t *model)
+{
+    static const char *const off[] = {
+        "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"};
+
+    if (!json_is_object(model))
+        return corrupt(l, "model", "an object");
+    if (!has_type(model, "BPE"))
+        return refuse(l, "model.type", "\"BPE\"");
+    for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
+        if (!is_off(model, off[i]))
+            return refuse(l, off[i], "null, false or empty");
+    l->vocab = json_object_get(model, "vocab");
+    l->merges = json_object_get(model, "merges");
+    if (!json_is_object(l->vocab))
+        return corrupt(l, "model.vocab", "an object");
+    if (!json_is_array(l->merges))
+        return corrupt(l, "model.merges", "an array");
+    return SWL_OK;
+}
+
+static swl_status load_pre_tokenizer(loader *l, const json_t *pre)
+{
+    const json_t *list = json_object_get(pre, "pretokenizers"), *split = json_array_get(list, 0),
+                 *bytes = json_array_get(list, 1);
+    const char *pattern = json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
+    const char *behavior = json_string_value(json_object_get(split, "behavior"));
+
+    if (!has_type(pre, "Sequence") || json_array_size(list) != 2 || !has_type(split, "Split") ||
+        !has_type(bytes, "ByteLevel") || !pattern)
+        return refuse(l, "pre_tokenizer", "a Sequence of one Split by a Regex and one ByteLevel");
+    if (!behavior || strcmp(behavior, "Isolated") || !is_off(split, "invert"))
+        return refuse(l, "pre_tokenizer.pretokenizers[0]", "an Isolated, not inverted Split");
+    /* Both default to true. */
+    if (!json_is_false(json_object_get(bytes, "add_prefix_space")) ||
+        !json_is_false(json_object_get(bytes, "use_regex")))
+        return refuse(l, "pre_tokenizer.pretokenizers[1]", "a ByteLevel with add_prefix_space and use_regex false");
+    return swl_splitter_create(&l->t->splitter, pattern, l->path, l->err);
+}
+
+static swl_status check_root(loader *l, const json_t *root)
+{
+    const json_t *post = json_object_get(root, "post_processor");
+    swl_status st;
+
+    if (!json_is_object(root))
+        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s is not a JSON object", l->path);
+    if (!has_type(json_object_get(root, "normalizer"), "NFC"))
+        return refuse(l, "normalizer", "{\"type\": \"NFC\"}");
+    if (post && !json_is_null(post) && !has_type(post, "ByteLevel"))
+        return refuse(l, "post_processor", "null or ByteLevel (which adds no tokens)");
+    if (!has_type(json_object_get(root, "decoder"), "ByteLevel"))
+        return refuse(l, "decoder", "ByteLevel");
+    l->added = json_object_get(root, "added_tokens");
+    if (l->added && !json_is_array(l->added))
+        return corrupt(l, "added_tokens", "an array");
+    st = check_model(l, json_object_get(root, "model"));
+    return st ? st : load_pre_tokenizer(l, json_object_get(root, "pre_tokenizer"));
+}
+
+/* ---- the alphabet ---- */
+
+/* Printable bytes of Latin-1 stand for themselves, the other 68 for U+0100 and up, in order. */
+static void make_alphabet(loader *l)
+{
+    int32_t next = 0x100;
+
+    memset(l->byte_of, 0xFF, sizeof l->byte_of);
+    for (int32_t b = 0; b < 256; b++) {
+        bool self = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+
+        l->byte_of[self ? b : next++] = (int16_t)b;
+    }
+}
+
+/* The bytes that a string of n characters spells, at most n; -1 when a character is not of the alphabet. */
+static int64_t spell(const loader *l, const char *s, size_t n, char *out)
+{
+    int64_t n_out = 0;
+    int32_t n_char;
+
+    for (size_t i = 0; i < n; i += (size_t)n_char) {
+        int32_t code = swl_utf8_code((const uint8_t *)s + i, &n_char);
+
+        if (code >= LETTERS || l->byte_of[code] < 0)
+            return -1;
+        out[n_out++] = (char)l->byte_of[code];
+    }
+    return n_out;
+}
+
+/* ---- tokens ---- */
+
+/* The highest id and a bound for the bytes, before anything is allocated by them. */
+static swl_status measure(loader *l, size_t *n_bytes)
+{
+    json_int_t id, id_max = -1;
+    const char *key;
+    json_t *v;
+    size_t i;
+
+    *n_bytes = 0;
+    json_object_foreach ((json_t *)l->vocab, key, v) {
+        id = json_is_integer(v) ? json_integer_value(v) : -1;
+        if (id < 0 || id > SWL_TOKEN_ID_MAX)
+            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1,
+                               "%s: the id of token \"%.40s\" in model.vocab is not a whole number from 0 to %d",
+                               l->path, key, SWL_TOKEN_ID_MAX);
+        id_max = id > id_max ? id : id_max;
+        *n_bytes += strlen(key);
+        l->n_scratch = strlen(key) > l->n_scratch ? strlen(key) : l->n_scratch;
+    }
+    json_array_foreach (l->added, i, v) {
+        int32_t added_id;
+        swl_status st = swl_json_i32(v, "id", SWL_REQUIRED, 0, SWL_TOKEN_ID_MAX, &added_id, l->path, l->err);
+
+        if (st)
+            return st;
+        id_max = added_id > id_max ? added_id : id_max;
+        *n_bytes += json_string_length(json_object_get(v, "content"));
+    }
+    l->t->n_tokens = (int32_t)id_max + 1;
+    return SWL_OK;
+}
+
+static swl_status allocate(loader *l, size_t n_bytes)
+{
+    swl_tokenizer *t = l->t;
+    size_t n = (size_t)t->n_tokens;
+
+    t->tokens = swl_calloc(n, sizeof *t->tokens);
+    t->flags = swl_calloc(n, sizeof *t->flags);
+    t->whole = swl_calloc(n, sizeof *t->whole);
+    t->bytes = swl_calloc(n_bytes, 1);
+    t->added = swl_calloc(json_array_size(l->added), sizeof *t->added);
+    l->scratch = swl_calloc(l->n_scratch, 2);
+    if (!t->tokens || !t->flags || !t->whole || !t->bytes || !t->added || !l->scratch)
+        return swl_fail(l->err, SWL_E_NOMEM, "%s: out of memory for %" PRId32 " tokens", l->path, t->n_tokens);
+    return SWL_OK;
+}
+
+static swl_status load_vocab(loader *l, uint32_t *n_bytes)
+{
+    swl_tokenizer *t = l->t;
+    const char *key;
+    json_t *v;
+
+    json_object_foreach ((json_t *)l->vocab, key, v) {
+        int32_t id = (int32_t)json_integer_value(v);
+        size_t n = strlen(key);
+        int64_t n_spelt = spell(l, key, n, t->bytes + *n_bytes);
+
+        if (!n)
+            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: token %" PRId32 " in model.vocab is empty",
+                               l->path, id);
+        if (t->tokens[id].n_bytes)
+            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1,
+                               "%s: id %" PRId32 " in model.vocab stands for two tokens, one is \"%.40s\"", l->path, id,
+                               key);
+        if (n_spelt < 0) {
+            /* Not written in the alphabet: such a token is its own text, as the reference decodes it; no merge makes
+             * it, so it stays out of the table of bytes. */
+            memcpy(t->bytes + *n_bytes, key, n);
+            n_spelt = (int64_t)n;
+        } else {
+            t->flags[id] |= SWL_TOKEN_BASE;
+        }
+        t->tokens[id] = (swl_token){*n_bytes, (int32_t)n_spelt};
+        *n_bytes += (uint32_t)n_spelt;
+    }
+    return SWL_OK;
+}
+
+static swl_status find_bytes(loader *l)
+{
+    swl_tokenizer *t = l->t;
+
+    for (int32_t b = 0; b < 256; b++) {
+        char c = (char)b;
+
+        t->byte_ids[b] = swl_vocab_find(t, &c, 1);
+        if (t->byte_ids[b] < 0)
+            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: model.vocab has no token for the byte 0x%02X",
+                               l->path, (unsigned)b);
+    }
+    return SWL_OK;
+}
+
+/* ---- merges ---- */
+
+/* The two halves of a merge as the file writes them: ["a", "b"] or "a b". */
+static bool merge_halves(const json_t *m, const char *half[2], size_t n[2])
+{
+    if (json_is_string(m)) {
+        const char *s = json_string_value(m), *space = memchr(s, ' ', json_string_length(m));
+
+        if (!space)
+            return false;
+        half[0] = s;
+        n[0] = (size_t)(space - s);
+        half[1] = space + 1;
+        n[1] = json_string_length(m) - n[0] - 1;
+        return true;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *s = json_array_get(m, i);
+
+        half[i] = json_string_value(s);
+        n[i] = json_string_length(s);
+    }
+    return json_array_size(m) == 2 && half[0] && half[1];
+}
+
+static swl_status load_merge(loader *l, const json_t *m, int32_t rank)
+{
+    swl_tokenizer *t = l->t;
+    const char *half[2];
+    size_t n[2];
+    int64_t n_left, n_right;
+    int32_t left, right, merged;
+
+    if (!merge_halves(m, half, n))
+        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: model.merges[%" PRId32 "] is not a pair of strings",
+                           l->path, rank);
+    /* A half longer than every token is none. */
+    n_left = n[0] > l->n_scratch ? -1 : spell(l, half[0], n[0], l->scratch);
+    n_right = n_left < 0 || n[1] > l->n_scratch ? -1 : spell(l, half[1], n[1], l->scratch + n_left);
+    left = n_right < 0 ? -1 : swl_vocab_find(t, l->scratch, (size_t)n_left);
+    right = n_right < 0 ? -1 : swl_vocab_find(t, l->scratch + n_left, (size_t)n_right);
+    merged = n_right < 0 ? -1 : swl_vocab_find(t, l->scratch, (size_t)(n_left + n_right));
+    if (left < 0 || right < 0 || merged < 0)
+        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1,
+                           "%s: model.merges[%" PRId32
+                           "], \"%.*s\" and \"%.*s\": a half or the whole is not in model.vocab",
+                           l->path, rank, n[0] > 40 ? 40 : (int)n[0], half[0], n[1] > 40 ? 40 : (int)n[1], half[1]);
+    t->merged[rank] = merged;
+    if (!swl_pairs_add(t, left, right, rank))
+        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: model.merges[%" PRId32 "] repeats an earlier pair",
+                           l->path, rank);
+    return SWL_OK;
+}
+
+static swl_status load_merges(loader *l)
+{
+    swl_tokenizer *t = l->t;
+    size_t n = json_array_size(l->merges);
+    swl_status st;
+
+    if (n > SWL_TOKEN_ID_MAX)
+        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: model.merges has %zu entries, expected at most %d",
+                           l->path, n, SWL_TOKEN_ID_MAX);
+    t->n_merges = (int32_t)n;
+    t->merged = swl_calloc(n, sizeof *t->merged);
+    if (!t->merged)
+        return swl_fail(l->err, SWL_E_NOMEM, "%s: out of memory for %zu merges", l->path, n);
+    st = swl_pairs_create(t, t->n_merges, l->err);
+    for (int32_t rank = 0; !st && rank < t->n_merges; rank++)
+        st = load_merge(l, json_array_get(l->merges, (size_t)rank), rank);
+    return st;
+}
+
+/* ---- added tokens ---- */
+
+static swl_status check_added(loader *l, const json_t *v, const char **content, bool *special)
+{
+    static const char *const off[] = {"single_word", "lstrip", "rstrip", "normalized"};
+    swl_status st = swl_json_str(v, "content", SWL_REQUIRED, content, l->path, l->err);
+
+    if (!st)
+        st = swl_json_bool(v, "special", SWL_OPTIONAL, special, l->path, l->err);
+    for (size_t i = 0; !st && i < sizeof off / sizeof off[0]; i++)
+        if (!is_off(v, off[i]))
+            st = swl_fail_at(l->err, SWL_E_UNSUPPORTED, l->path, -1,
+                             "%s: added token \"%.40s\" has \"%s\" set, which is not supported", l->path, *content,
+                             off[i]);
+    return st;
+}
+
+static swl_status load_added_token(loader *l, const json_t *v, uint32_t *n_bytes)
+{
+    swl_tokenizer *t = l->t;
+    swl_added *a = &t->added[t->n_added];
+    const char *content;
+    bool special = false;
+    swl_status st = check_added(l, v, &content, &special);
+    size_t n;
+
+    if (st)
+        return st;
+    a->id = (int32_t)json_integer_value(json_object_get(v, "id"));
+    n = json_string_length(json_object_get(v, "content"));
+    if (!n)
+        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: added token %" PRId32 " is empty", l->path, a->id);
+    if (t->tokens[a->id].n_bytes &&
+        ((size_t)t->tokens[a->id].n_bytes != n || memcmp(t->bytes + t->tokens[a->id].at, content, n)))
+        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1,
+                           "%s: added token \"%.40s\" has the id %" PRId32 " of another token", l->path, content,
+                           a->id);
+    memcpy(t->bytes + *n_bytes, content, n);
+    a->content = t->bytes + *n_bytes;
+    a->n_bytes = (int32_t)n;
+    t->tokens[a->id] = (swl_token){*n_bytes, (int32_t)n};
+    t->flags[a->id] |= special ? SWL_TOKEN_SPECIAL : 0;
+    *n_bytes += (uint32_t)n;
+    t->n_added++;
+    return SWL_OK;
+}
+
+/* By first byte, then longest first; equal contents side by side. */
+static int by_first_byte(const void *va, const void *vb)
+{
+    const swl_added *a = va, *b = vb;
+    int32_t first = (uint8_t)a->content[0] - (uint8_t)b->content[0];
+
+    if (first)
+        return first;
+    if (a->n_bytes != b->n_bytes)
+        return a->n_bytes > b->n_bytes ? -1 : 1;
+    return memcmp(a->content, b->content, (size_t)a->n_bytes);
+}
+
+static swl_status index_added(loader *l)
+{
+    swl_tokenizer *t = l->t;
+
+    qsort(t->added, (size_t)t->n_added, sizeof *t->added, by_first_byte);
+    for (int32_t i = 0; i < t->n_added; i++) {
+        if (i && !by_first_byte(&t->added[i - 1], &t->added[i]))
+            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: added token \"%.40s\" is there twice", l->path,
+                               t->added[i].content);
+        t->added_first[(uint8_t)t->added[i].content[0] + 1]++;
+    }
+    for (int32_t b = 0; b < 256; b++)
+        t->added_first[b + 1] += t->added_first[b];
+    return SWL_OK;
+}
+
+static swl_status load_added(loader *l, uint32_t *n_bytes)
+{
+    swl_status st = SWL_OK;
+
+    for (size_t i = 0; !st && i < json_array_size(l->added); i++)
+        st = load_added_token(l, json_array_get(l->added, i), n_bytes);
+    return st ? st : index_added(l);
+}
+
+/* ---- all of it ---- */
+
+static swl_status load_root(loader *l, const json_t *root)
+{
+    size_t n_bytes_max;
+    uint32_t n_bytes = 0;
+    swl_status st = check_root(l, root);
+
+    if (!st)
+        st = measure(l, &n_bytes_max);
+    if (!st)
+        st = allocate(l, n_bytes_max);
+    if (!st)
+        st = load_vocab(l, &n_bytes);
+    if (!st)
+        st = swl_vocab_index(l->t, l->err);
+    if (!st)
+        st = find_bytes(l);
+    if (!st)
+        st = load_merges(l);
+    return st ? st : load_added(l, &n_bytes);
+}
+
+swl_status swl_tokenizer_load(swl_tokenizer *t, const char *dir, swl_error *err)
+{
+    loader l = {.t = t, .err = err};
+    char *path = swl_path_join(dir, "tokenizer.json");
+    json_t *root = NULL;
+    swl_status st;
+
+    if (!path)
+        return swl_fail(err, SWL_E_NOMEM, "tokenizer: out of memory");
+    l.path = path;
+    make_alphabet(&l);
+    st = swl_json_load(&root, path, FILE_BYTES_MAX, err);
+    if (!st)
+        st = load_root(&l, root);
+    json_decref(root);
+    swl_free(l.scratch);
+    swl_free(path);
+    return st;
+}

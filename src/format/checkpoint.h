@@ -15,6 +15,7 @@
 
 #include "format/config.h"
 #include "format/quant.h"
+#include "format/range.h"
 #include "format/safetensors.h"
 
 typedef enum swl_checkpoint_kind { SWL_CHECKPOINT_QPACK, SWL_CHECKPOINT_MLX, SWL_CHECKPOINT_HF } swl_checkpoint_kind;
@@ -30,14 +31,6 @@ typedef struct swl_section {
     int64_t shape[2];        /* per expert, as stored (packed weights count 32-bit words) */
     uint64_t offset, size;   /* bytes, in the slot */
 } swl_section;
-
-/* One contiguous read. */
-typedef struct swl_range {
-    int32_t file;            /* index into swl_checkpoint.files */
-    uint64_t offset;         /* in the file */
-    uint64_t size;
-    uint64_t dst;            /* in the slot */
-} swl_range;
 
 typedef struct swl_expert_layout {
     int32_t n_sections;      /* 3 to 9: each projection has its weight, and scales and biases when it is quantised */

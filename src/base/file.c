@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -171,26 +172,53 @@ swl_status swl_dir_sync(const char *path, swl_error *err)
     return st;
 }
 
+swl_status swl_file_atomic_begin(swl_file_atomic *f, const char *path, swl_error *err)
+{
+    swl_status st;
+
+    f->fd = -1;
+    f->path = swl_strdup(path);
+    f->tmp = swl_asprintf("%s.tmp.%ld", path, (long)getpid());
+    st = f->path && f->tmp ? swl_file_create(&f->fd, f->tmp, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for a name");
+    if (st) {
+        swl_free(f->path);
+        swl_free(f->tmp);
+    }
+    return st;
+}
+
+/* Makes the rename durable: the directory that holds the file is synced. */
+static swl_status sync_parent(const char *path, swl_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash ? swl_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : swl_strdup(".");
+    swl_status st = dir ? swl_dir_sync(dir, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for a name");
+
+    swl_free(dir);
+    return st;
+}
+
+swl_status swl_file_atomic_end(swl_file_atomic *f, swl_status st, swl_error *err)
+{
+    if (st)
+        close(f->fd);
+    else
+        st = swl_file_finish(f->fd, f->tmp, err);
+    if (!st && rename(f->tmp, f->path))
+        st = swl_fail_errno(err, f->path, "cannot rename %s to %s", f->tmp, f->path);
+    if (st)
+        unlink(f->tmp);
+    else
+        st = sync_parent(f->path, err);
+    swl_free(f->path);
+    swl_free(f->tmp);
+    return st;
+}
+
 swl_status swl_file_save(const char *path, const void *src, uint64_t n, swl_error *err)
 {
-    char *tmp = swl_asprintf("%s.tmp.%ld", path, (long)getpid());
-    swl_status st;
-    int fd;
+    swl_file_atomic f;
+    swl_status st = swl_file_atomic_begin(&f, path, err);
 
-    if (!tmp)
-        return swl_fail(err, SWL_E_NOMEM, "out of memory for a file name");
-    st = swl_file_create(&fd, tmp, err);
-    if (!st) {
-        st = swl_file_write_at(fd, tmp, 0, src, n, err);
-        if (st)
-            close(fd);
-        else
-            st = swl_file_finish(fd, tmp, err);
-        if (!st && rename(tmp, path))
-            st = swl_fail_errno(err, path, "cannot rename %s to %s", tmp, path);
-        if (st)
-            unlink(tmp);
-    }
-    swl_free(tmp);
-    return st;
+    return st ? st : swl_file_atomic_end(&f, swl_file_write_at(f.fd, f.tmp, 0, src, n, err), err);
 }

@@ -24,7 +24,16 @@ swl_status swl_file_write(int fd, const char *path, const void *src, uint64_t n,
 swl_status swl_file_write_at(int fd, const char *path, uint64_t offset, const void *src, uint64_t n, swl_error *err);
 swl_status swl_file_finish(int fd, const char *path, swl_error *err); /* fsync and close; closes also on error */
 swl_status swl_dir_sync(const char *path, swl_error *err);
-/* create + write + finish under a temporary name, then rename: the file is there whole or not at all. */
+
+/* A file that is there whole or not at all: written to `fd` under a temporary name, made durable and renamed by end, which
+ * takes the status so far and removes the temporary file when that is an error. */
+typedef struct swl_file_atomic {
+    int fd;
+    char *path, *tmp;
+} swl_file_atomic;
+swl_status swl_file_atomic_begin(swl_file_atomic *f, const char *path, swl_error *err);
+swl_status swl_file_atomic_end(swl_file_atomic *f, swl_status st, swl_error *err);
+/* The same for bytes in memory. */
 swl_status swl_file_save(const char *path, const void *src, uint64_t n, swl_error *err);
 
 #endif

@@ -76,4 +76,7 @@ bool swl_checkpoint_crc32c(const swl_checkpoint *c, const swl_st_tensor *t, uint
 /* The matrix `proj` of a layer inside a slot that holds one expert (shapes were checked at open). */
 void swl_expert_matrix(const swl_checkpoint *c, int32_t layer, swl_proj proj, const uint8_t *slot, swl_matrix *out);
 
+/* What snapshots are keyed by (fingerprint.c says what goes in). Reads a few megabytes. */
+swl_status swl_checkpoint_fingerprint(const swl_checkpoint *c, uint8_t digest[32], swl_error *err);
+
 #endif

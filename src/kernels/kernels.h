@@ -69,7 +69,7 @@ typedef struct swl_kernels {
 
     /*
      * Depthwise causal convolution and SiLU over n_tok tokens of n channels. u: [n_tok][ldu] inputs; state: [width-1]
-     * [lds] the inputs before, oldest first, updated; w: [width][lds] taps, oldest first; out: [n_tok][ldo].
+     * [lds] the inputs before, oldest first, updated; w: [width][lds] taps, oldest first; out: [n_tok][ldo], may be u.
      * acc = w0 * u0, then fma tap by tap.
      */
     void (*conv_silu)(float *out, int64_t ldo, float *state, const float *u, int64_t ldu, const float *w, int64_t lds,

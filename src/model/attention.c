@@ -1,0 +1,187 @@
+/*
+ * attention.c: gated grouped-query attention. Keys are added in segments of fixed size from position 0, each with its own
+ * online softmax; a query's segments are merged in order. So the result does not depend on who computes which segment,
+ * on the chunk, or on the rest of the batch.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/model.h"
+
+typedef struct attn_run {
+    struct swl_model *m;
+    const swl_layer *l;
+    const swl_batch *b;
+    int32_t n_segments;        /* per (row, KV head) when segments are jobs of their own; 0: one job does them all */
+} attn_run;
+
+static swl_state *state_of(const attn_run *r, int32_t row)
+{
+    return r->b->items[r->m->work.item_of[row]].state;
+}
+
+static uint8_t *kv_row(const attn_run *r, int32_t row, int32_t v, int32_t pos)
+{
+    const swl_config *c = r->m->config;
+
+    return swl_state_kv(r->m, state_of(r, row), r->l->mixer_index, v) +
+           (int64_t)pos * c->n_kv_heads * c->head_dim * swl_kv_elem_bytes(r->m);
+}
+
+/* Norm and rotation of the row's queries and keys; key and value go to the cache. */
+static void prepare_job(void *arg, int32_t row, int32_t worker)
+{
+    const attn_run *r = arg;
+    struct swl_model *m = r->m;
+    const swl_config *c = m->config;
+    int32_t dim = c->head_dim, h, half = c->rotary_dims / 2, n_kv = c->n_kv_heads * dim, pos = m->work.pos[row];
+    const float *cs = m->work.rope_cos + (int64_t)row * half, *sn = m->work.rope_sin + (int64_t)row * half;
+    float *q = m->work.group + (int64_t)row * m->work.group_width, *k = q + 2 * c->n_heads * dim;
+
+    (void)worker;
+    for (h = 0; h < c->n_heads; h++) {
+        m->k.rms_norm(q + 2 * h * dim, q + 2 * h * dim, r->l->norm_q, dim, c->norm_eps);
+        m->k.rope(q + 2 * h * dim, c->rotary_dims, cs, sn);
+    }
+    for (h = 0; h < c->n_kv_heads; h++) {
+        m->k.rms_norm(k + h * dim, k + h * dim, r->l->norm_k, dim, c->norm_eps);
+        m->k.rope(k + h * dim, c->rotary_dims, cs, sn);
+    }
+    if (m->exact) {
+        memcpy(kv_row(r, row, 0, pos), k, (size_t)n_kv * 4);
+        memcpy(kv_row(r, row, 1, pos), k + n_kv, (size_t)n_kv * 4);
+    } else {
+        m->k.f32_to_f16((uint16_t *)(void *)kv_row(r, row, 0, pos), k, n_kv);
+        m->k.f32_to_f16((uint16_t *)(void *)kv_row(r, row, 1, pos), k + n_kv, n_kv);
+    }
+}
+
+/* One segment for the query heads of one KV head; part: [n_q] m, [n_q] l, [n_q][dim] o. */
+static void segment(const attn_run *r, int32_t row, int32_t kv_head, int32_t seg, const float *q, float *part)
+{
+    struct swl_model *m = r->m;
+    const swl_config *c = m->config;
+    int32_t n_q = c->n_heads / c->n_kv_heads, dim = c->head_dim, key0 = seg * SWL_ATTN_SEGMENT;
+    int32_t n = m->work.pos[row] + 1 - key0;
+    int64_t at = (int64_t)kv_head * dim * swl_kv_elem_bytes(m);
+
+    (m->exact ? m->k.attn_f32 : m->k.attn_f16)(q, n_q, dim, kv_row(r, row, 0, key0) + at, kv_row(r, row, 1, key0) + at,
+                                               (int64_t)c->n_kv_heads * dim, n < SWL_ATTN_SEGMENT ? n : SWL_ATTN_SEGMENT,
+                                               1.0f / sqrtf((float)dim), part, part + n_q, part + 2 * n_q);
+}
+
+/* into = into merged with the later part. */
+static void merge(int32_t n_q, int32_t dim, float *into, const float *part)
+{
+    int32_t h, i;
+
+    for (h = 0; h < n_q; h++) {
+        float max = part[h] > into[h] ? part[h] : into[h], c1 = swl_exp(into[h] - max), c2 = swl_exp(part[h] - max);
+        float *o = into + 2 * n_q + h * dim;
+        const float *p = part + 2 * n_q + h * dim;
+
+        into[n_q + h] = fmaf(part[n_q + h], c2, into[n_q + h] * c1);
+        into[h] = max;
+        for (i = 0; i < dim; i++)
+            o[i] = fmaf(p[i], c2, o[i] * c1);
+    }
+}
+
+/* Normalises, applies the output gate, stores the heads' outputs in the mixer row. */
+static void finish(const attn_run *r, int32_t row, int32_t kv_head, const float *part)
+{
+    struct swl_model *m = r->m;
+    int32_t n_q = m->config->n_heads / m->config->n_kv_heads, dim = m->config->head_dim, h, i;
+
+    for (h = 0; h < n_q; h++) {
+        int32_t head = kv_head * n_q + h;
+        float *out = m->work.mix.x + row * m->work.mix.ldx + head * dim, inv = 1.0f / part[n_q + h];
+
+        for (i = 0; i < dim; i++)
+            out[i] = part[2 * n_q + h * dim + i] * inv;
+        m->k.sigmoid_mul(out, m->work.group + (int64_t)row * m->work.group_width + (2 * head + 1) * dim, dim);
+    }
+}
+
+static int64_t part_floats(const swl_config *c)
+{
+    return (int64_t)(c->n_heads / c->n_kv_heads) * (c->head_dim + 2);
+}
+
+static void gather_q(const attn_run *r, int32_t row, int32_t kv_head, float *q)
+{
+    const swl_config *c = r->m->config;
+    int32_t n_q = c->n_heads / c->n_kv_heads, dim = c->head_dim, h;
+
+    for (h = 0; h < n_q; h++)
+        memcpy(q + h * dim, r->m->work.group + (int64_t)row * r->m->work.group_width + 2 * (kv_head * n_q + h) * dim,
+               (size_t)dim * sizeof(float));
+}
+
+/* All segments of one row and KV head. */
+static void attend_job(void *arg, int32_t i, int32_t worker)
+{
+    const attn_run *r = arg;
+    struct swl_model *m = r->m;
+    const swl_config *c = m->config;
+    int32_t kv_head = i % c->n_kv_heads, row = i / c->n_kv_heads, n_q = c->n_heads / c->n_kv_heads, seg;
+    float *into = m->scratch + worker * m->scratch_floats, *part = into + part_floats(c), *q = part + part_floats(c);
+
+    gather_q(r, row, kv_head, q);
+    segment(r, row, kv_head, 0, q, into);
+    for (seg = 1; seg * SWL_ATTN_SEGMENT <= m->work.pos[row]; seg++) {
+        segment(r, row, kv_head, seg, q, part);
+        merge(n_q, c->head_dim, into, part);
+    }
+    finish(r, row, kv_head, into);
+}
+
+/* One segment of one row and KV head: few rows, many keys, more workers than KV heads. */
+static void segment_job(void *arg, int32_t i, int32_t worker)
+{
+    const attn_run *r = arg;
+    const swl_config *c = r->m->config;
+    int32_t seg = i % r->n_segments, kv_head = i / r->n_segments % c->n_kv_heads, row = i / r->n_segments / c->n_kv_heads;
+    float *q = r->m->scratch + worker * r->m->scratch_floats;
+
+    if (seg * SWL_ATTN_SEGMENT > r->m->work.pos[row])
+        return;
+    gather_q(r, row, kv_head, q);
+    segment(r, row, kv_head, seg, q, r->m->work.attn_parts + i * part_floats(c));
+}
+
+static void merge_job(void *arg, int32_t i, int32_t worker)
+{
+    const attn_run *r = arg;
+    const swl_config *c = r->m->config;
+    int32_t row = i / c->n_kv_heads, seg;
+    float *parts = r->m->work.attn_parts + (int64_t)i * r->n_segments * part_floats(c);
+
+    (void)worker;
+    for (seg = 1; seg * SWL_ATTN_SEGMENT <= r->m->work.pos[row]; seg++)
+        merge(c->n_heads / c->n_kv_heads, c->head_dim, parts, parts + seg * part_floats(c));
+    finish(r, row, i % c->n_kv_heads, parts);
+}
+
+void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b)
+{
+    swl_work *w = &m->work;
+    attn_run r = {.m = m, .l = l, .b = b};
+    int32_t n_jobs = b->n_rows * m->config->n_kv_heads, i, n_segments = 1;
+
+    swl_group_run(m, &l->in, &w->norm, b->n_rows, w->group, w->group_width);
+    swl_threads_run(m->threads, b->n_rows, prepare_job, &r);
+    for (i = 0; i < b->n_rows; i++)
+        if (w->pos[i] / SWL_ATTN_SEGMENT + 1 > n_segments)
+            n_segments = w->pos[i] / SWL_ATTN_SEGMENT + 1;
+    if (n_segments > 1 && (int64_t)n_jobs * n_segments <= w->n_attn_parts) {
+        r.n_segments = n_segments;
+        swl_threads_run(m->threads, n_jobs * n_segments, segment_job, &r);
+        swl_threads_run(m->threads, n_jobs, merge_job, &r);
+    } else {
+        swl_threads_run(m->threads, n_jobs, attend_job, &r);
+    }
+    w->mix.cols = m->config->n_heads * m->config->head_dim;
+    swl_act_quantise(m, &w->mix, b->n_rows);
+    swl_group_run(m, &l->out, &w->mix, b->n_rows, w->y, m->config->hidden);
+}

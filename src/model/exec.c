@@ -1,0 +1,209 @@
+/*
+ * exec.c: how a layer's work is cut for the worker team. A job is a run of rows of one matrix for all tokens of the
+ * batch; which worker takes it does not matter, because a row's result does not depend on its neighbours.
+ */
+#include <assert.h>
+
+#include "model/model.h"
+
+static swl_matmul_fn *pick_matmul(const struct swl_model *m, const swl_matrix *w, bool float_act)
+{
+    swl_matmul_fn *q = m->exact || float_act ? NULL : m->k.matmul_q[w->type];
+
+    return q ? q : m->k.matmul_f[w->type];
+}
+
+typedef struct group_run {
+    struct swl_model *m;
+    const swl_group *g;
+    const swl_act *a;
+    int32_t n;
+    float *out;
+    int64_t ldo;
+} group_run;
+
+static void group_job(void *arg, int32_t i, int32_t worker)
+{
+    const group_run *r = arg;
+    const swl_group_job *j = &r->g->jobs[i];
+    const swl_piece *p = &r->g->pieces[j->piece];
+
+    (void)worker;
+    pick_matmul(r->m, &p->w, p->float_act)(&p->w, p->row0 + j->row, j->n_rows, r->a, NULL, r->n,
+                                           r->out + p->dst + j->row, r->ldo);
+}
+
+void swl_group_run(struct swl_model *m, const swl_group *g, const swl_act *a, int32_t n, float *out, int64_t ldo)
+{
+    group_run r = {m, g, a, n, out, ldo};
+
+    swl_threads_run(m->threads, g->n_jobs, group_job, &r);
+}
+
+/* ---- rows --------------------------------------------------------------------------------------------------------- */
+
+typedef struct rows_run {
+    struct swl_model *m;
+    swl_act *a;
+    const float *x, *w;
+    float *y;
+    int64_t width;
+} rows_run;
+
+static void quantise_row(struct swl_model *m, const swl_act *a, int64_t row)
+{
+    m->k.quantise_act(a->x + row * a->ldx, a->cols, a->q + row * a->ldq, a->scale + row * (a->ldq / SWL_ACT_GROUP),
+                      a->sum + row * (a->ldq / SWL_ACT_SUM));
+}
+
+static void quantise_job(void *arg, int32_t i, int32_t worker)
+{
+    const rows_run *r = arg;
+
+    (void)worker;
+    quantise_row(r->m, r->a, i);
+}
+
+void swl_act_quantise(struct swl_model *m, swl_act *a, int32_t n)
+{
+    rows_run r = {.m = m, .a = a};
+
+    if (!m->exact)
+        swl_threads_run(m->threads, n, quantise_job, &r);
+}
+
+static void norm_job(void *arg, int32_t i, int32_t worker)
+{
+    const rows_run *r = arg;
+    swl_act *a = r->a;
+
+    (void)worker;
+    r->m->k.rms_norm(a->x + i * a->ldx, r->x + i * r->width, r->w, a->cols, r->m->config->norm_eps);
+    if (!r->m->exact)
+        quantise_row(r->m, a, i);
+}
+
+void swl_norm_rows(struct swl_model *m, swl_act *a, const float *x, const float *w, int32_t n)
+{
+    rows_run r = {.m = m, .a = a, .x = x, .w = w, .width = a->cols};
+
+    swl_threads_run(m->threads, n, norm_job, &r);
+}
+
+static void add_job(void *arg, int32_t i, int32_t worker)
+{
+    const rows_run *r = arg;
+
+    (void)worker;
+    r->m->k.add(r->y + i * r->width, r->x + i * r->width, (int32_t)r->width);
+}
+
+void swl_add_rows(struct swl_model *m, float *x, const float *y, int32_t n)
+{
+    rows_run r = {.m = m, .x = y, .y = x, .width = m->config->hidden};
+
+    swl_threads_run(m->threads, n, add_job, &r);
+}
+
+/* ---- feed-forward networks ---------------------------------------------------------------------------------------- */
+
+enum { FFN_TOKENS = 32 }; /* tokens whose gate and up rows are in a worker's scratch at once */
+
+typedef struct ffn_run {
+    struct swl_model *m;
+    const swl_ffn_unit *units;
+    const swl_act *in;
+} ffn_run;
+
+/* silu(gate) * up for one pair and one block of rows. A block is a whole number of activation groups (or the end of the
+ * row), so it is quantised here, while it is in the cache. */
+static void finish_block(struct swl_model *m, int64_t pair, const swl_ffn_job *j, const float *gate, const float *up)
+{
+    const swl_act *h = &m->work.pair_h;
+    int64_t at = pair * h->ldq + j->row;
+    float *x = h->x + pair * h->ldx + j->row;
+
+    m->k.silu_mul(x, gate, up, j->n_rows);
+    if (!m->exact)
+        m->k.quantise_act(x, j->n_rows, h->q + at, h->scale + at / SWL_ACT_GROUP, h->sum + at / SWL_ACT_SUM);
+}
+
+static void gate_up_job(void *arg, int32_t i, int32_t worker)
+{
+    const ffn_run *r = arg;
+    struct swl_model *m = r->m;
+    const swl_ffn_job *j = &m->work.ffn_jobs[i];
+    const swl_ffn_unit *u = &r->units[j->unit];
+    float *gate = m->scratch + worker * m->scratch_floats, *up = gate + FFN_TOKENS * SWL_ROWS_PER_JOB;
+    int32_t identity[FFN_TOKENS], t, n, k;
+
+    for (t = 0; t < u->n; t += n) {
+        const int32_t *tok = u->tok ? u->tok + t : identity;
+
+        n = u->n - t < FFN_TOKENS ? u->n - t : FFN_TOKENS;
+        for (k = 0; k < n; k++)
+            identity[k] = t + k;
+        pick_matmul(m, &u->w.gate, false)(&u->w.gate, j->row, j->n_rows, r->in, tok, n, gate, SWL_ROWS_PER_JOB);
+        pick_matmul(m, &u->w.up, false)(&u->w.up, j->row, j->n_rows, r->in, tok, n, up, SWL_ROWS_PER_JOB);
+        for (k = 0; k < n; k++)
+            finish_block(m, (int64_t)u->pair0 + t + k, j, gate + k * SWL_ROWS_PER_JOB, up + k * SWL_ROWS_PER_JOB);
+    }
+}
+
+/* The rows of an activation batch from `row` on. */
+static swl_act act_from(const swl_act *a, int64_t row, int32_t cols)
+{
+    swl_act b = *a;
+
+    b.cols = cols;
+    b.x += row * a->ldx;
+    if (a->q) {
+        b.q += row * a->ldq;
+        b.scale += row * (a->ldq / SWL_ACT_GROUP);
+        b.sum += row * (a->ldq / SWL_ACT_SUM);
+    }
+    return b;
+}
+
+static void down_job(void *arg, int32_t i, int32_t worker)
+{
+    const ffn_run *r = arg;
+    struct swl_model *m = r->m;
+    const swl_ffn_job *j = &m->work.ffn_jobs[i];
+    const swl_ffn_unit *u = &r->units[j->unit];
+    swl_act h = act_from(&m->work.pair_h, u->pair0, u->w.down.cols);
+    int64_t hidden = m->config->hidden;
+
+    (void)worker;
+    pick_matmul(m, &u->w.down, false)(&u->w.down, j->row, j->n_rows, &h, NULL, u->n,
+                                      m->work.pair_y + u->pair0 * hidden + j->row, hidden);
+}
+
+static int32_t cut_jobs(swl_work *w, const swl_ffn_unit *units, int32_t n_units, bool down)
+{
+    int32_t n = 0, u, row, rows;
+
+    for (u = 0; u < n_units; u++) {
+        rows = down ? units[u].w.down.rows : units[u].w.gate.rows;
+        for (row = 0; row < rows; row += SWL_ROWS_PER_JOB) {
+            assert(n < w->n_ffn_jobs_max);
+            w->ffn_jobs[n++] = (swl_ffn_job){u, row, rows - row < SWL_ROWS_PER_JOB ? rows - row : SWL_ROWS_PER_JOB};
+        }
+    }
+    return n;
+}
+
+void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, const swl_act *in)
+{
+    ffn_run r = {m, units, in};
+
+    swl_threads_run(m->threads, cut_jobs(&m->work, units, n_units, false), gate_up_job, &r);
+    swl_threads_run(m->threads, cut_jobs(&m->work, units, n_units, true), down_job, &r);
+}
+
+void swl_dense_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b)
+{
+    swl_ffn_unit unit = {.w = l->ffn, .n = b->n_rows};
+
+    swl_ffn_run(m, &unit, 1, &m->work.norm);
+}

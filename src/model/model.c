@@ -1,0 +1,199 @@
+/* model.c: opening a model: checkpoint, weights, expert store, worker team, buffers; and closing it. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "model/model.h"
+
+void swl_model_options_init(swl_model_options *opt)
+{
+    memset(opt, 0, sizeof *opt);
+}
+
+/* Fills in what the caller left open and refuses what is out of range. */
+static swl_status take_options(swl_model *m, const swl_model_options *opt, int32_t *n_threads, swl_error *err)
+{
+    int known = 1;
+    uint32_t mask = opt->cpu_level ? swl_cpu_level_mask(opt->cpu_level, &known) : UINT32_MAX;
+
+    if (!known)
+        return swl_fail(err, SWL_E_ARG, "unknown CPU level \"%s\"", opt->cpu_level);
+    if (opt->chunk_tokens < 0 || opt->chunk_tokens > SWL_CHUNK_TOKENS_MAX)
+        return swl_fail(err, SWL_E_ARG, "chunk of %d tokens, expected 1 to %d", opt->chunk_tokens, SWL_CHUNK_TOKENS_MAX);
+    if (opt->ctx_tokens < 0 || opt->ctx_tokens > m->config->ctx_max)
+        return swl_fail(err, SWL_E_ARG, "context of %d tokens, this model allows 1 to %d", opt->ctx_tokens,
+                        m->config->ctx_max);
+    if (opt->pool_slots < 0 || opt->n_threads < 0)
+        return swl_fail(err, SWL_E_ARG, "negative number of slots or threads");
+    m->cpu_flags = swl_cpu_flags() & mask;
+    m->exact = opt->exact;
+    m->ctx_tokens = opt->ctx_tokens                            ? opt->ctx_tokens
+                    : m->config->ctx_max < SWL_CTX_TOKENS_DEFAULT ? m->config->ctx_max
+                                                               : SWL_CTX_TOKENS_DEFAULT;
+    m->chunk_tokens = opt->chunk_tokens ? opt->chunk_tokens : SWL_CHUNK_TOKENS_DEFAULT;
+    if (m->chunk_tokens > m->ctx_tokens)
+        m->chunk_tokens = m->ctx_tokens;
+    *n_threads = opt->n_threads ? opt->n_threads : swl_cpus_available();
+    return SWL_OK;
+}
+
+/* Describes the checkpoint's experts to the store, which keeps what it needs. */
+static swl_status open_store(swl_model *m, int32_t pool_slots, swl_error *err)
+{
+    const swl_checkpoint *ck = m->ck;
+    int32_t n_layers = m->config->n_layers, i;
+    swl_store_layer *layers = swl_calloc((size_t)n_layers, sizeof *layers);
+    int *fds = swl_calloc((size_t)ck->n_files, sizeof *fds);
+    const char **paths = swl_calloc((size_t)ck->n_files, sizeof *paths);
+    swl_store_config c = {.n_layers = n_layers, .layers = layers, .n_files = ck->n_files, .fds = fds, .paths = paths};
+    swl_status st = SWL_OK;
+
+    if (!layers || !fds || !paths) {
+        st = swl_fail(err, SWL_E_NOMEM, "expert store: out of memory");
+    } else {
+        for (i = 0; i < ck->n_files; i++) {
+            fds[i] = ck->files[i].fd;
+            paths[i] = ck->files[i].path;
+        }
+        for (i = 0; i < n_layers; i++)
+            if (m->config->layers[i].ffn == SWL_FFN_MOE) {
+                const swl_expert_layout *e = &ck->experts[i];
+
+                layers[i] = (swl_store_layer){m->config->n_experts, e->n_ranges, e->ranges, e->slot_bytes, e->crc32c};
+            }
+        c.slots_per_layer = pool_slots ? pool_slots : m->config->n_experts;
+        if (c.slots_per_layer < m->config->n_experts_used)
+            c.slots_per_layer = m->config->n_experts_used;
+        if (c.slots_per_layer > m->config->n_experts)
+            c.slots_per_layer = m->config->n_experts;
+        st = swl_store_create(&m->store, &c, err);
+    }
+    swl_free(layers);
+    swl_free(fds);
+    swl_free(paths);
+    return st;
+}
+
+swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_error *err)
+{
+    swl_model *m = swl_calloc(1, sizeof *m);
+    int32_t n_threads = 0;
+    swl_status st;
+
+    *out = NULL;
+    if (!m)
+        return swl_fail(err, SWL_E_NOMEM, "model: out of memory");
+    pthread_mutex_init(&m->lock, NULL);
+    st = swl_checkpoint_open(&m->ck, opt->path, err);
+    if (st)
+        goto fail;
+    m->config = &m->ck->config;
+    st = take_options(m, opt, &n_threads, err);
+    if (st)
+        goto fail;
+    swl_kernels_init(&m->k, m->cpu_flags);
+    st = swl_threads_create(&m->threads, n_threads, err);
+    if (st)
+        goto fail;
+    st = swl_weights_load(&m->weights, m->ck, err);
+    if (st)
+        goto fail;
+    if (m->weights.n_moe)
+        st = open_store(m, opt->pool_slots, err);
+    if (st)
+        goto fail;
+    st = swl_work_init(m, err);
+    if (st)
+        goto fail;
+    *out = m;
+    return SWL_OK;
+fail:
+    swl_model_close(m);
+    return st;
+}
+
+void swl_model_close(swl_model *m)
+{
+    if (!m)
+        return;
+    if (m->threads)
+        swl_work_free(m);
+    swl_store_free(m->store);
+    if (m->config)
+        swl_weights_free(&m->weights, m->config->n_layers);
+    swl_threads_free(m->threads);
+    swl_checkpoint_close(m->ck);
+    pthread_mutex_destroy(&m->lock);
+    swl_free(m);
+}
+
+/* ---- figures -------------------------------------------------------------------------------------------------------- */
+
+static void expert_info(const swl_model *m, swl_model_info *o)
+{
+    const swl_expert_layout *e = NULL;
+    swl_matrix gate;
+    int32_t i;
+
+    for (i = 0; i < m->config->n_layers; i++)
+        if (m->config->layers[i].ffn == SWL_FFN_MOE) {
+            o->experts_bytes += m->ck->experts[i].slot_bytes * (uint64_t)m->config->n_experts;
+            if (!e) {
+                e = &m->ck->experts[i];
+                swl_expert_matrix(m->ck, i, SWL_PROJ_GATE, NULL, &gate);
+            }
+        }
+    if (!e)
+        return;
+    o->expert_bytes = e->slot_bytes;
+    o->reads_per_expert = e->n_ranges;
+    o->checksums = e->crc32c != NULL;
+    o->pool_bytes = swl_store_bytes(m->store);
+    o->pool_slots = swl_store_slots(m->store);
+    if (swl_wtype_get(gate.type)->affine)
+        snprintf(o->expert_format, sizeof o->expert_format, "%s, group %d", swl_wtype_get(gate.type)->name, gate.group);
+    else
+        snprintf(o->expert_format, sizeof o->expert_format, "%s", swl_wtype_get(gate.type)->name);
+}
+
+void swl_model_info_get(const swl_model *m, swl_model_info *o)
+{
+    static const char *const kinds[] = {"qpack", "mlx", "hf"};
+    const swl_config *c = m->config;
+
+    memset(o, 0, sizeof *o);
+    snprintf(o->family, sizeof o->family, "%s", c->model_type);
+    snprintf(o->container, sizeof o->container, "%s", kinds[m->ck->kind]);
+    o->n_layers = c->n_layers;
+    o->n_attention_layers = m->weights.n_attention;
+    o->n_moe_layers = m->weights.n_moe;
+    o->hidden = c->hidden;
+    o->vocab = c->vocab;
+    o->n_experts = c->n_experts;
+    o->n_experts_used = c->n_experts_used;
+    o->expert_width = c->expert_width;
+    o->ctx_tokens = m->ctx_tokens;
+    o->ctx_tokens_max = c->ctx_max;
+    o->dense_bytes = m->weights.arena_bytes;
+    o->state_bytes_fixed = (uint64_t)m->weights.n_deltanet * 4 *
+                           ((uint64_t)c->n_v_heads * (uint64_t)c->k_dim * (uint64_t)c->v_dim +
+                            (uint64_t)(c->conv_width - 1) * (uint64_t)swl_conv_channels(c));
+    o->kv_bytes_token = (uint64_t)m->weights.n_attention * 2 * (uint64_t)c->n_kv_heads * (uint64_t)c->head_dim *
+                        (uint64_t)swl_kv_elem_bytes(m);
+    o->mtp = m->ck->mtp;
+    snprintf(o->cpu_level, sizeof o->cpu_level, "%s", swl_cpu_level_name(m->cpu_flags));
+    o->n_threads = swl_threads_count(m->threads);
+    expert_info(m, o);
+}
+
+void swl_model_stats_get(const swl_model *m, swl_model_stats *out)
+{
+    swl_store_stats s = {0};
+
+    if (m->store)
+        swl_store_stats_get(m->store, &s);
+    *out = (swl_model_stats){s.n_hits, s.n_misses, s.bytes_read};
+}

@@ -1,0 +1,222 @@
+/*
+ * model.h: what the files of this folder share: weights bound to memory, the state of a conversation, workspaces, and the
+ * forward pass over a batch.
+ *
+ * Data path of one call: token ids -> embedding rows -> for each layer { norm, mixer, residual, norm, FFN, residual } ->
+ * norm -> head for the rows whose logits are wanted. All rows of the batch go through a layer together, so each weight
+ * and each expert is read once per call.
+ */
+#ifndef SWL_MODEL_H
+#define SWL_MODEL_H
+
+#include <pthread.h>
+
+#include "base/threads.h"
+#include "format/checkpoint.h"
+#include "kernels/kernels.h"
+#include "store/store.h"
+
+enum {
+    SWL_ROWS_PER_JOB = 64,          /* rows of a matrix that one worker takes at a time; a multiple of SWL_ACT_GROUP */
+    SWL_CHUNK_TOKENS_DEFAULT = 512,
+    SWL_CHUNK_TOKENS_MAX = 4096,
+    SWL_CTX_TOKENS_DEFAULT = 4096
+};
+
+/* ---- weights ---------------------------------------------------------------------------------------------------- */
+
+/* Rows [row0, row0 + n_rows) of a matrix go to columns [dst, dst + n_rows) of a group's output. */
+typedef struct swl_piece {
+    swl_matrix w;
+    int32_t row0, n_rows, dst;
+    bool float_act;                 /* float32 activations even in the default arithmetic */
+} swl_piece;
+
+typedef struct swl_group_job {
+    int32_t piece, row, n_rows;
+} swl_group_job;
+
+/* Matrices that are applied to the same input together. */
+typedef struct swl_group {
+    int32_t n_pieces, width, n_jobs;
+    swl_piece *pieces;
+    swl_group_job *jobs;
+} swl_group;
+
+/* One feed-forward network: down(silu(gate x) * up x). */
+typedef struct swl_ffn_weights {
+    swl_matrix gate, up, down;
+} swl_ffn_weights;
+
+typedef struct swl_layer {
+    swl_layer_plan plan;
+    int32_t mixer_index;            /* among the layers of the same mixer: where its state is */
+    float *norm_in, *norm_post;     /* [hidden], plain multipliers */
+    swl_group in;                   /* delta-net: Q | K | V | Z | b | a;  attention: (query, gate) per head | K | V */
+    swl_group out;                  /* back to hidden */
+    /* delta-net */
+    float *conv;                    /* [conv_width][2 Dk + Dv] taps, oldest first */
+    float *neg_exp_a, *dt_bias;     /* [n_v_heads] */
+    float *norm_gated;              /* [v_dim] */
+    /* attention */
+    float *norm_q, *norm_k;         /* [head_dim] */
+    /* feed-forward */
+    swl_group router;               /* E router logits | 1 shared gate; float activations */
+    swl_ffn_weights ffn;            /* dense FFN or shared expert */
+} swl_layer;
+
+typedef struct swl_weights {
+    swl_matrix embed;
+    swl_group head;                 /* may be `embed` again */
+    float *norm_final;
+    swl_layer *layers;              /* [n_layers] */
+    int32_t n_attention, n_deltanet, n_moe;
+    float *rope_freq;               /* [rotary_dims / 2] */
+    float rope_scale;               /* of cos and sin (YaRN), else 1 */
+    uint8_t *arena;                 /* all weight data */
+    uint64_t arena_bytes, arena_used;
+} swl_weights;
+
+swl_status swl_weights_load(swl_weights *w, const swl_checkpoint *c, swl_error *err);
+void swl_weights_free(swl_weights *w, int32_t n_layers);
+
+/* ---- state of one conversation ------------------------------------------------------------------------------------ */
+
+typedef struct swl_state {
+    int32_t n_tokens, ctx_tokens;
+    float *conv;                    /* [n_deltanet][conv_width - 1][2 Dk + Dv], oldest first */
+    float *delta;                   /* [n_deltanet][n_v_heads][k_dim][v_dim] */
+    uint8_t *kv;                    /* [n_attention][K, V][ctx_tokens][n_kv_heads * head_dim] float16, or float32 if exact */
+    uint64_t conv_bytes, delta_bytes, kv_bytes;
+} swl_state;
+
+swl_status swl_state_create(swl_state **out, const struct swl_model *m, swl_error *err);
+void swl_state_free(swl_state *s);
+void swl_state_reset(swl_state *s);
+/* K (v = 0) or V (v = 1) of an attention layer. */
+uint8_t *swl_state_kv(const struct swl_model *m, const swl_state *s, int32_t index, int32_t v);
+
+/* ---- batch -------------------------------------------------------------------------------------------------------- */
+
+/* A run of tokens of one conversation. */
+typedef struct swl_batch_item {
+    swl_state *state;
+    const int32_t *ids;
+    int32_t n;
+    const bool *want;               /* [n]: logits wanted; NULL: for none */
+} swl_batch_item;
+
+typedef struct swl_batch {
+    const swl_batch_item *items;
+    int32_t n_items, n_rows;
+} swl_batch;
+
+/* Called with the rows of the batch after the embedding ("embed"), every layer ("layer_00") and the last norm. */
+typedef struct swl_trace {
+    void (*fn)(void *arg, const char *name, const float *rows, int32_t n_rows, int32_t width);
+    void *arg;
+} swl_trace;
+
+/* ---- workspace ---------------------------------------------------------------------------------------------------- */
+
+/* One FFN applied to some rows. Its results are the consecutive rows pair0, pair0 + 1, ... of the pair buffers. */
+typedef struct swl_ffn_unit {
+    swl_ffn_weights w;
+    const int32_t *tok;             /* [n] rows of the input; NULL: 0, 1, ... */
+    int32_t n, pair0;
+} swl_ffn_unit;
+
+typedef struct swl_ffn_job {
+    int32_t unit, row, n_rows;
+} swl_ffn_job;
+
+/* Buffers for one batch of at most T rows; P pairs of (row, expert) at a time. */
+typedef struct swl_work {
+    int32_t n_rows_max, n_pairs_max;/* T, P */
+    float *x;                       /* [T][hidden] the residual stream */
+    swl_act norm;                   /* [T][hidden] */
+    float *group;                   /* [T][group_width] output of a group */
+    int32_t group_width;
+    swl_act mix;                    /* [T][mixer output width] */
+    float *y;                       /* [T][hidden] what a block adds */
+    float *rope_cos, *rope_sin;     /* [T][rotary_dims / 2] */
+    int32_t *item_of, *pos;         /* [T] batch item and position of each row */
+    float *attn_parts;              /* [n_attn_parts][query heads per KV head][head_dim + 2] */
+    int32_t n_attn_parts;
+    float *router;                  /* [T][E + 1] */
+    int32_t *topk;                  /* [T][K] expert ids in rank order */
+    float *topk_w;                  /* [T][K] */
+    int32_t *pair_tok;              /* [T * K] rows sorted by expert */
+    float *pair_w;                  /* [T * K] weight of each pair, same order */
+    int32_t *expert_first;          /* [E + 1] into pair_tok */
+    swl_act pair_h;                 /* [T + P][FFN width]; rows 0..T-1: shared expert or dense FFN */
+    float *pair_y;                  /* [T + P][hidden] */
+    swl_ffn_unit *units;            /* [E + 1] */
+    swl_ffn_job *ffn_jobs;
+    int32_t n_ffn_jobs_max;
+    swl_lease *leases;              /* [E] */
+    int32_t *wave;                  /* [E] expert ids */
+    bool *wave_done;                /* [E] */
+    uint8_t *block;                 /* all of the above */
+    uint64_t bytes;
+} swl_work;
+
+struct swl_model {
+    swl_checkpoint *ck;
+    const swl_config *config;       /* ck->config */
+    swl_weights weights;
+    swl_store *store;               /* NULL without experts */
+    swl_threads *threads;
+    swl_kernels k;
+    swl_work work;
+    uint32_t cpu_flags;
+    bool exact;
+    int32_t ctx_tokens, chunk_tokens;
+    float *scratch;                 /* [workers][scratch_floats] */
+    int64_t scratch_floats;
+    pthread_mutex_t lock;           /* one forward pass at a time: it owns `work` */
+};
+
+swl_status swl_work_init(struct swl_model *m, swl_error *err);
+void swl_work_free(struct swl_model *m);
+
+/*
+ * Runs all items' tokens (sum of n at most chunk_tokens) and advances their states. `logits` gets one row of vocab floats
+ * per wanted token, items in order. trace may be NULL. After an error the states of the items are unusable.
+ */
+swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t n_items, float *logits,
+                       const swl_trace *trace, swl_error *err);
+
+/* ---- the parts of a layer (one file each): rows come in work->norm, what they add goes to work->y ------------------- */
+
+void swl_deltanet_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
+void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
+void swl_dense_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
+swl_status swl_moe_forward(struct swl_model *m, int32_t layer, const swl_batch *b, swl_error *err);
+
+/* ---- exec.c: work cut for the worker team --------------------------------------------------------------------------- */
+
+/* out [n][ldo] = every piece of g applied to the first n rows of a. */
+void swl_group_run(struct swl_model *m, const swl_group *g, const swl_act *a, int32_t n, float *out, int64_t ldo);
+/* The quantised form of n rows (nothing to do in exact mode). */
+void swl_act_quantise(struct swl_model *m, swl_act *a, int32_t n);
+/* a = rms_norm(x) * w, both forms, for n rows. */
+void swl_norm_rows(struct swl_model *m, swl_act *a, const float *x, const float *w, int32_t n);
+/* Runs units over rows of `in`; the results are in work->pair_y. */
+void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, const swl_act *in);
+/* x += y for n rows of hidden. */
+void swl_add_rows(struct swl_model *m, float *x, const float *y, int32_t n);
+
+/* ---- sizes ---------------------------------------------------------------------------------------------------------- */
+
+static inline int32_t swl_kv_elem_bytes(const struct swl_model *m)
+{
+    return m->exact ? 4 : 2;
+}
+
+static inline int32_t swl_conv_channels(const swl_config *c)
+{
+    return 2 * c->n_k_heads * c->k_dim + c->n_v_heads * c->v_dim;
+}
+
+#endif

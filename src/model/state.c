@@ -1,0 +1,55 @@
+/* state.c: what a conversation carries from token to token. Pages of the KV cache appear as tokens are written. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "model/model.h"
+
+uint8_t *swl_state_kv(const struct swl_model *m, const swl_state *s, int32_t index, int32_t v)
+{
+    const swl_config *c = m->config;
+    int64_t plane = (int64_t)s->ctx_tokens * c->n_kv_heads * c->head_dim * swl_kv_elem_bytes(m);
+
+    return s->kv + (2 * index + v) * plane;
+}
+
+swl_status swl_state_create(swl_state **out, const struct swl_model *m, swl_error *err)
+{
+    const swl_config *c = m->config;
+    swl_state *s = swl_calloc(1, sizeof *s);
+
+    *out = NULL;
+    if (!s)
+        return swl_fail(err, SWL_E_NOMEM, "state: out of memory");
+    s->ctx_tokens = m->ctx_tokens;
+    s->conv_bytes = (uint64_t)m->weights.n_deltanet * (uint64_t)(c->conv_width - 1) * (uint64_t)swl_conv_channels(c) * 4;
+    s->delta_bytes = (uint64_t)m->weights.n_deltanet * (uint64_t)c->n_v_heads * (uint64_t)c->k_dim * (uint64_t)c->v_dim * 4;
+    s->kv_bytes = (uint64_t)m->weights.n_attention * 2 * (uint64_t)s->ctx_tokens * (uint64_t)c->n_kv_heads *
+                  (uint64_t)c->head_dim * (uint64_t)swl_kv_elem_bytes(m);
+    s->conv = swl_big_alloc(s->conv_bytes);
+    s->delta = swl_big_alloc(s->delta_bytes);
+    s->kv = swl_big_alloc(s->kv_bytes);
+    if (!s->conv || !s->delta || !s->kv) {
+        swl_state_free(s);
+        return swl_fail(err, SWL_E_NOMEM, "state: out of memory for a context of %d tokens", m->ctx_tokens);
+    }
+    *out = s;
+    return SWL_OK;
+}
+
+void swl_state_free(swl_state *s)
+{
+    if (!s)
+        return;
+    swl_big_free(s->conv, s->conv_bytes);
+    swl_big_free(s->delta, s->delta_bytes);
+    swl_big_free(s->kv, s->kv_bytes);
+    swl_free(s);
+}
+
+void swl_state_reset(swl_state *s)
+{
+    s->n_tokens = 0;
+    memset(s->conv, 0, s->conv_bytes);
+    memset(s->delta, 0, s->delta_bytes);
+}

@@ -1,0 +1,129 @@
+/* work.c: the buffers of a forward pass, sized once at open; producing a token allocates nothing. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "model/model.h"
+
+/* Runs twice: with block NULL it only adds up. */
+typedef struct carver {
+    uint8_t *block;
+    uint64_t used;
+} carver;
+
+static void *carve(carver *c, uint64_t n, uint64_t size)
+{
+    void *p = c->block ? c->block + c->used : NULL;
+
+    c->used += (n * size + SWL_ALIGN - 1) & ~(uint64_t)(SWL_ALIGN - 1);
+    return p;
+}
+
+static void carve_act(carver *c, swl_act *a, uint64_t rows, int32_t cols, bool exact)
+{
+    a->cols = cols;
+    a->ldq = (cols + SWL_ACT_GROUP - 1) / SWL_ACT_GROUP * SWL_ACT_GROUP;
+    a->ldx = a->ldq;
+    a->x = carve(c, rows * (uint64_t)a->ldx, sizeof(float));
+    if (exact)
+        return;
+    a->q = carve(c, rows * (uint64_t)a->ldq, 1);
+    a->scale = carve(c, rows * (uint64_t)(a->ldq / SWL_ACT_GROUP), sizeof(float));
+    a->sum = carve(c, rows * (uint64_t)(a->ldq / SWL_ACT_SUM), sizeof(int32_t));
+}
+
+static int32_t max_i32(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static int32_t ffn_width(const swl_config *c)
+{
+    return max_i32(c->intermediate, max_i32(c->expert_width, c->shared_width));
+}
+
+static int32_t group_width(const swl_config *c)
+{
+    int32_t delta = swl_conv_channels(c) + c->n_v_heads * c->v_dim + 2 * c->n_v_heads;
+    int32_t attention = (2 * c->n_heads + 2 * c->n_kv_heads) * c->head_dim;
+
+    return (max_i32(delta, attention) + 15) / 16 * 16;
+}
+
+static void carve_all(struct swl_model *m, carver *c)
+{
+    const swl_config *cf = m->config;
+    swl_work *w = &m->work;
+    uint64_t rows = (uint64_t)w->n_rows_max, pairs = (uint64_t)w->n_pairs_max, hidden = (uint64_t)cf->hidden;
+    uint64_t experts = (uint64_t)cf->n_experts, k = (uint64_t)cf->n_experts_used, half = (uint64_t)cf->rotary_dims / 2;
+
+    w->x = carve(c, rows * hidden, sizeof(float));
+    carve_act(c, &w->norm, rows, cf->hidden, m->exact);
+    w->group = carve(c, rows * (uint64_t)w->group_width, sizeof(float));
+    carve_act(c, &w->mix, rows, max_i32(cf->n_v_heads * cf->v_dim, cf->n_heads * cf->head_dim), m->exact);
+    w->y = carve(c, rows * hidden, sizeof(float));
+    w->rope_cos = carve(c, rows * half, sizeof(float));
+    w->rope_sin = carve(c, rows * half, sizeof(float));
+    w->item_of = carve(c, rows, sizeof(int32_t));
+    w->pos = carve(c, rows, sizeof(int32_t));
+    w->attn_parts = carve(c, (uint64_t)w->n_attn_parts * (uint64_t)(cf->n_heads / cf->n_kv_heads * (cf->head_dim + 2)),
+                          sizeof(float));
+    w->router = carve(c, rows * (experts + 1), sizeof(float));
+    w->topk = carve(c, rows * k, sizeof(int32_t));
+    w->topk_w = carve(c, rows * k, sizeof(float));
+    w->pair_tok = carve(c, rows * k, sizeof(int32_t));
+    w->pair_w = carve(c, rows * k, sizeof(float));
+    w->expert_first = carve(c, experts + 1, sizeof(int32_t));
+    carve_act(c, &w->pair_h, rows + pairs, ffn_width(cf), m->exact);
+    w->pair_y = carve(c, (rows + pairs) * hidden, sizeof(float));
+    w->units = carve(c, experts + 1, sizeof *w->units);
+    w->ffn_jobs = carve(c, (uint64_t)w->n_ffn_jobs_max, sizeof *w->ffn_jobs);
+    w->leases = carve(c, experts, sizeof *w->leases);
+    w->wave = carve(c, experts, sizeof *w->wave);
+    w->wave_done = carve(c, experts, sizeof *w->wave_done);
+}
+
+/* Per worker: two blocks of gate and up rows; or two attention parts and the queries; or one row of router logits. */
+static int64_t scratch_floats(const swl_config *c)
+{
+    int64_t n_q = c->n_heads / c->n_kv_heads, ffn = 2 * 32 * SWL_ROWS_PER_JOB;
+    int64_t attn = 2 * n_q * (c->head_dim + 2) + n_q * c->head_dim, n = ffn > attn ? ffn : attn;
+
+    n = n > c->n_experts ? n : c->n_experts;
+    return (n + 63) / 64 * 64; /* whole cache lines, so that workers do not share one */
+}
+
+swl_status swl_work_init(struct swl_model *m, swl_error *err)
+{
+    const swl_config *c = m->config;
+    swl_work *w = &m->work;
+    carver cv = {0};
+    int32_t blocks = (max_i32(ffn_width(c), c->hidden) + SWL_ROWS_PER_JOB - 1) / SWL_ROWS_PER_JOB, small;
+
+    w->n_rows_max = m->chunk_tokens;
+    small = w->n_rows_max < 32 ? w->n_rows_max : 32;
+    w->n_pairs_max = c->n_experts ? max_i32(2 * w->n_rows_max, small * c->n_experts_used) : 0;
+    w->group_width = group_width(c);
+    w->n_attn_parts = 4 * c->n_kv_heads * (m->ctx_tokens / SWL_ATTN_SEGMENT + 1); /* four rows cut by segment */
+    w->n_ffn_jobs_max = blocks * (c->n_experts + 1);
+    carve_all(m, &cv);
+    w->bytes = cv.used;
+    w->block = cv.block = swl_big_alloc(w->bytes);
+    if (!w->block)
+        return swl_fail(err, SWL_E_NOMEM, "out of memory for %" PRIu64 " bytes of buffers", w->bytes);
+    cv.used = 0;
+    carve_all(m, &cv);
+    m->scratch_floats = scratch_floats(c);
+    m->scratch = swl_big_alloc((uint64_t)swl_threads_count(m->threads) * (uint64_t)m->scratch_floats * sizeof(float));
+    return m->scratch ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory for the workers' scratch");
+}
+
+void swl_work_free(struct swl_model *m)
+{
+    swl_big_free(m->work.block, m->work.bytes);
+    if (m->scratch)
+        swl_big_free(m->scratch, (uint64_t)swl_threads_count(m->threads) * (uint64_t)m->scratch_floats * sizeof(float));
+    memset(&m->work, 0, sizeof m->work);
+    m->scratch = NULL;
+}

@@ -1,0 +1,139 @@
+/* generate.c: the loop that turns logits into tokens and tokens into text. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "session/session.h"
+
+void swl_generate_options_init(swl_generate_options *opt)
+{
+    memset(opt, 0, sizeof *opt);
+    swl_sampling_init(&opt->sampling);
+}
+
+static double now_seconds(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+typedef struct run {
+    swl_session *s;
+    const swl_generate_options *opt;
+    swl_generate_result *res;
+    swl_rng rng;
+    swl_detok detok;
+    char *text;                /* room for the text of one token */
+    size_t text_bytes;
+} run;
+
+/* Runs the prompt chunk by chunk, so that the caller hears of it and can stop it. */
+static swl_status read_prompt(run *r, swl_error *err)
+{
+    const swl_generate_options *o = r->opt;
+    int32_t done, n, chunk = r->s->model->chunk_tokens;
+    swl_status st = SWL_OK;
+
+    for (done = 0; done < o->n_prompt && !st; done += n) {
+        if (o->on_prompt && !o->on_prompt(o->arg, done, o->n_prompt)) {
+            r->res->finish = SWL_FINISH_CANCELLED;
+            return SWL_OK;
+        }
+        n = o->n_prompt - done < chunk ? o->n_prompt - done : chunk;
+        st = swl_session_eval(r->s, o->prompt + done, n, done + n == o->n_prompt ? SWL_LOGITS_LAST : SWL_LOGITS_NONE,
+                              r->s->logits, err);
+        if (!st)
+            r->res->n_prompt = done + n;
+    }
+    if (!st && o->on_prompt && !o->on_prompt(o->arg, o->n_prompt, o->n_prompt))
+        r->res->finish = SWL_FINISH_CANCELLED;
+    return st;
+}
+
+/* Hands a token's whole characters to the caller; false: stop. */
+static bool emit(run *r, int32_t id)
+{
+    const swl_generate_options *o = r->opt;
+    int32_t n = 0;
+    const char *bytes = o->tokenizer && !swl_tokenizer_is_special(o->tokenizer, id)
+                            ? swl_tokenizer_token(o->tokenizer, id, &n) : NULL;
+    size_t got;
+
+    if (!o->on_token)
+        return true;
+    if (3 * ((size_t)n + 4) > r->text_bytes) {
+        char *p = swl_realloc(r->text, 3 * ((size_t)n + 4), 1);
+
+        if (!p)
+            return false;
+        r->text = p;
+        r->text_bytes = 3 * ((size_t)n + 4);
+    }
+    got = bytes ? swl_detok_push(&r->detok, bytes, (size_t)n, r->text) : 0;
+    return o->on_token(o->arg, id, r->text, got);
+}
+
+/* Ids past the tokenizer's are padding rows of the head: never drawn. */
+static void mask_padding(run *r)
+{
+    int32_t vocab = r->s->model->config->vocab, i;
+
+    if (r->opt->tokenizer)
+        for (i = swl_tokenizer_n_tokens(r->opt->tokenizer); i < vocab; i++)
+            r->s->logits[i] = -INFINITY;
+}
+
+static swl_status next_token(run *r, swl_error *err)
+{
+    const swl_generate_options *o = r->opt;
+    swl_session *s = r->s;
+    int32_t id;
+
+    mask_padding(r);
+    id = swl_sample(s->logits, s->model->config->vocab, &o->sampling, &r->rng, s->scratch);
+    if (id < 0)
+        return swl_fail(err, SWL_E_FAIL, "the model produced no finite logit at position %d", s->state->n_tokens);
+    if (!o->ignore_stop && o->tokenizer && swl_tokenizer_is_stop(o->tokenizer, id)) {
+        r->res->finish = SWL_FINISH_STOP;
+        return SWL_OK;
+    }
+    r->res->n_generated++;
+    if (!emit(r, id))
+        r->res->finish = SWL_FINISH_CANCELLED;
+    else if (o->n_max > 0 && r->res->n_generated == o->n_max)
+        r->res->finish = SWL_FINISH_LENGTH;
+    else if (s->state->n_tokens == s->state->ctx_tokens)
+        r->res->finish = SWL_FINISH_CONTEXT;
+    if (r->res->finish == SWL_FINISH_CONTEXT)
+        return SWL_OK;
+    return swl_session_eval(s, &id, 1, r->res->finish ? SWL_LOGITS_NONE : SWL_LOGITS_LAST, s->logits, err);
+}
+
+swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_generate_result *res, swl_error *err)
+{
+    run r = {.s = s, .opt = opt, .res = res};
+    char tail[12];
+    double t0 = now_seconds(), t1;
+    swl_status st;
+
+    memset(res, 0, sizeof *res);
+    if (opt->n_prompt < 1)
+        return swl_fail(err, SWL_E_ARG, "the prompt is empty");
+    swl_rng_init(&r.rng, opt->sampling.seed);
+    swl_detok_init(&r.detok);
+    st = read_prompt(&r, err);
+    t1 = now_seconds();
+    while (!st && !res->finish)
+        st = next_token(&r, err);
+    res->prompt_seconds = t1 - t0;
+    res->generate_seconds = now_seconds() - t1;
+    if (!st && opt->on_token)
+        opt->on_token(opt->arg, -1, tail, swl_detok_flush(&r.detok, tail));
+    swl_free(r.text);
+    return st;
+}

@@ -103,6 +103,10 @@ def ignored(name):
     return "visual" in name or name.startswith("vision_tower.")
 
 
+class Quantised(np.ndarray):
+    """The dequantised values of an affine module; marks where int8 activations are used."""
+
+
 def plain(raw, c):
     """Every quantised module becomes one float64 array; everything else is widened."""
     out = {}
@@ -111,7 +115,8 @@ def plain(raw, c):
         if name.endswith((".scales", ".biases")):
             continue
         if path + ".scales" in raw:
-            out[name] = dequantise(v, raw[path + ".scales"], raw[path + ".biases"], module_inputs(path, c))
+            deq = dequantise(v, raw[path + ".scales"], raw[path + ".biases"], module_inputs(path, c))
+            out[name] = deq.view(Quantised)
         else:
             out[name] = v.astype(np.float64)
     return out
@@ -205,11 +210,23 @@ def rope_table(c):
     return inv / s * ramp + inv * (1 - ramp), rp.get("attention_factor") or 0.1 * np.log(s) + 1
 
 
-class Model:
-    """step(token) -> (logits, trace); trace = embedding, output of each layer, final norm."""
+def int8_activation(x):
+    """What is left of x after symmetric int8 in groups of 64: scale = max|x| / 127, round half to even."""
+    g = np.pad(x, (0, -x.size % 64)).reshape(-1, 64)
+    scale = np.abs(g).max(-1, keepdims=True) / 127
+    return (np.rint(g / np.where(scale > 0, scale, 1)) * scale).ravel()[:x.size]
 
-    def __init__(self, d, l2_eps=1e-6):
+
+class Model:
+    """step(token) -> (logits, trace); trace = embedding, output of each layer, final norm.
+
+    int8: the engine's default mode. Activations that meet a quantised matrix are int8, except for the router and the
+    shared expert's gate; keys and values are float16.
+    """
+
+    def __init__(self, d, l2_eps=1e-6, int8=False):
         self.c, self.W = load(d)
+        self.int8 = int8
         c = self.c
         self.L, self.eps, self.l2_eps = c["num_hidden_layers"], c.get("rms_norm_eps", 1e-6), l2_eps
         every = c.get("full_attention_interval", 4)
@@ -224,7 +241,7 @@ class Model:
         self.route_gap = np.inf              # smallest distance between the last chosen expert and the next, in logits
 
     def step(self, tok):
-        x = self.W["model.embed_tokens.weight"][tok].copy()
+        x = np.array(self.W["model.embed_tokens.weight"][tok])
         trace = [x]
         for i in range(self.L):
             x = self.layer(x, f"model.layers.{i}.", self.attends[i], self.state[i], self.pos)
@@ -232,7 +249,15 @@ class Model:
         self.pos += 1
         n = rms(x, self.W["model.norm.weight"], self.eps)
         trace.append(n)
-        return self.head @ n, trace
+        return self.mul(self.head, n), trace
+
+    def mul(self, w, x):
+        if self.int8 and isinstance(w, Quantised):
+            x = int8_activation(x)
+        return np.asarray(w) @ x
+
+    def proj(self, P, name, x):
+        return self.mul(self.W[P + name + ".weight"], x)
 
     def layer(self, x, P, attends, st, pos):
         W = self.W
@@ -244,11 +269,11 @@ class Model:
     def mtp(self, hidden, tok, pos):
         """The draft head on (hidden of position t after the final norm, token t+1): (logits, its own hidden)."""
         W = self.W
-        e = rms(W["model.embed_tokens.weight"][tok], W["mtp.pre_fc_norm_embedding.weight"], self.eps)
+        e = rms(np.array(W["model.embed_tokens.weight"][tok]), W["mtp.pre_fc_norm_embedding.weight"], self.eps)
         h = rms(hidden, W["mtp.pre_fc_norm_hidden.weight"], self.eps)
-        z = self.layer(W["mtp.fc.weight"] @ np.r_[e, h], "mtp.layers.0.", True, self.mtp_state, pos)
+        z = self.layer(self.mul(W["mtp.fc.weight"], np.r_[e, h]), "mtp.layers.0.", True, self.mtp_state, pos)
         m = rms(z, W["mtp.norm.weight"], self.eps)
-        return self.head @ m, m
+        return self.mul(self.head, m), m
 
     def delta_net_inputs(self, h, P):
         """The convolution's input [q | k | v], the gate z [Hv, dv], and b and a [Hv]."""
@@ -257,11 +282,11 @@ class Model:
         dk, dv = c["linear_key_head_dim"], c["linear_value_head_dim"]
         r = hv // hk
         if P + "in_proj_qkvz.weight" not in W:
-            return (W[P + "in_proj_qkv.weight"] @ h, (W[P + "in_proj_z.weight"] @ h).reshape(hv, dv),
-                    W[P + "in_proj_b.weight"] @ h, W[P + "in_proj_a.weight"] @ h)
-        by_head = (W[P + "in_proj_qkvz.weight"] @ h).reshape(hk, -1)     # Qwen3-Next: grouped by key head
+            return (self.proj(P, "in_proj_qkv", h), self.proj(P, "in_proj_z", h).reshape(hv, dv),
+                    self.proj(P, "in_proj_b", h), self.proj(P, "in_proj_a", h))
+        by_head = self.proj(P, "in_proj_qkvz", h).reshape(hk, -1)     # Qwen3-Next: grouped by key head
         q, k, v, z = np.split(by_head, [dk, 2 * dk, 2 * dk + r * dv], 1)
-        ba = (W[P + "in_proj_ba.weight"] @ h).reshape(hk, 2 * r)
+        ba = self.proj(P, "in_proj_ba", h).reshape(hk, 2 * r)
         return np.concatenate([q.ravel(), k.ravel(), v.ravel()]), z.reshape(hv, dv), ba[:, :r].ravel(), ba[:, r:].ravel()
 
     def delta_net(self, h, P, st):
@@ -283,22 +308,24 @@ class Model:
         st["S"] = S
         o = np.einsum("hkv,hk->hv", S, q)
         o = W[P + "norm.weight"] * o / np.sqrt((o * o).mean(-1, keepdims=True) + self.eps) * silu(z)
-        return W[P + "out_proj.weight"] @ o.ravel()
+        return self.proj(P, "out_proj", o.ravel())
 
     def attention(self, h, P, st, pos):
         W, c = self.W, self.c
         nh, nk, d = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
-        qg = (W[P + "q_proj.weight"] @ h).reshape(nh, 2 * d)
+        qg = self.proj(P, "q_proj", h).reshape(nh, 2 * d)
         q, gate = rms(qg[:, :d], W[P + "q_norm.weight"], self.eps), qg[:, d:]
-        k = rms((W[P + "k_proj.weight"] @ h).reshape(nk, d), W[P + "k_norm.weight"], self.eps)
-        st.setdefault("k", []).append(self.rope(k, pos))
-        st.setdefault("v", []).append((W[P + "v_proj.weight"] @ h).reshape(nk, d))
+        k = rms(self.proj(P, "k_proj", h).reshape(nk, d), W[P + "k_norm.weight"], self.eps)
+        k, v = self.rope(k, pos), self.proj(P, "v_proj", h).reshape(nk, d)
+        kept = (lambda t: t.astype(np.float16).astype(np.float64)) if self.int8 else (lambda t: t)
+        st.setdefault("k", []).append(kept(k))
+        st.setdefault("v", []).append(kept(v))
         q, K, V, o = self.rope(q, pos), np.stack(st["k"]), np.stack(st["v"]), []
         for i in range(nh):
             w = K[:, i // (nh // nk)] @ q[i] * d ** -0.5
             w = np.exp(w - w.max())
             o.append((w / w.sum()) @ V[:, i // (nh // nk)])
-        return W[P + "o_proj.weight"] @ (np.concatenate(o) * sig(gate.ravel()))
+        return self.proj(P, "o_proj", np.concatenate(o) * sig(gate.ravel()))
 
     def rope(self, t, pos):
         a = pos * self.inv
@@ -308,7 +335,7 @@ class Model:
 
     def moe(self, h, P):
         W, c = self.W, self.c
-        logits = W[P + "gate.weight"] @ h
+        logits = np.asarray(W[P + "gate.weight"]) @ h
         p = np.exp(logits - logits.max())
         p /= p.sum()
         order = np.argsort(-p, kind="stable")
@@ -319,12 +346,12 @@ class Model:
         if c.get("norm_topk_prob", True):
             w = w / w.sum()
         gate, up, down = W[P + "experts"]
-        y = sum(we * (down[e] @ (silu(gate[e] @ h) * (up[e] @ h))) for e, we in zip(top, w))
-        return y + sig(W[P + "shared_expert_gate.weight"] @ h) * self.mlp(P + "shared_expert.", h)
+        y = sum(we * self.mul(down[e], silu(self.mul(gate[e], h)) * self.mul(up[e], h)) for e, we in zip(top, w))
+        return y + sig(np.asarray(W[P + "shared_expert_gate.weight"]) @ h) * self.mlp(P + "shared_expert.", h)
 
     def mlp(self, P, h):
         W = self.W
-        return W[P + "down_proj.weight"] @ (silu(W[P + "gate_proj.weight"] @ h) * (W[P + "up_proj.weight"] @ h))
+        return self.proj(P, "down_proj", silu(self.proj(P, "gate_proj", h)) * self.proj(P, "up_proj", h))
 
 
 # ---- references ------------------------------------------------------------------------------------------------------
@@ -348,10 +375,10 @@ def run(m, ids, n_greedy):
     return out
 
 
-def write(d, path, ids_from):
+def write(d, path, ids_from, int8=False):
     ref = read_safetensors(ids_from)
     ids, n = ref["input_ids"], ref["greedy"].shape[1] if "greedy" in ref else 0
-    out = run(Model(d), ids[0], n)
+    out = run(Model(d, int8=int8), ids[0], n)
     write_safetensors(path, {"input_ids": ids.astype(np.int32),
                              **{k: v if v.dtype == np.int32 else v.astype(np.float32) for k, v in out.items()}})
 

@@ -1,0 +1,31 @@
+/*
+ * stage.h: a directory that appears whole or not at all. Everything is written into TARGET.partial, which is locked
+ * while a process works on it, and renamed to TARGET at the end. Whatever a killed run left there is cleared by the
+ * next one. Nothing but TARGET and TARGET.partial is ever touched, and neither if it is not recognisably ours.
+ */
+#ifndef SWL_INSTALL_STAGE_H
+#define SWL_INSTALL_STAGE_H
+
+#include <swiftlet/swiftlet.h>
+
+#define SWL_STAGE_MARK ".swiftlet-install.json" /* says that a directory is ours; stays in the result */
+
+typedef struct swl_stage {
+    char *target, *parent;
+    char *dir; /* TARGET.partial, for the files to come */
+    int lock;  /* the directory itself, locked; -1 when closed */
+    bool replace;
+} swl_stage;
+
+/* Refuses a target that exists (unless replace and it is a container), takes the lock, clears leftovers, and writes
+ * `mark` as the first file. */
+swl_status swl_stage_open(swl_stage *s, const char *target, bool replace, const char *mark, swl_error *err);
+/* Syncs the directory and gives it its name; the old target, if any, is removed after that. */
+swl_status swl_stage_commit(swl_stage *s, swl_error *err);
+/* Removes TARGET.partial unless it was committed, and frees what the stage holds. */
+void swl_stage_close(swl_stage *s);
+
+/* SWL_E_BUDGET with both figures when the file system of the stage has fewer than n bytes to give. */
+swl_status swl_stage_need(const swl_stage *s, uint64_t n_bytes, swl_error *err);
+
+#endif

@@ -1,0 +1,237 @@
+/* Sessions on the tiny reference models: snapshots, refusals, batches of several conversations. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "session/session.h"
+
+#define CASES SWL_TEST_DATA "/oracle/cases/"
+enum { N = 20 };
+
+static const int32_t ids[N] = {1, 5, 9, 42, 7, 63, 3, 17, 0, 2, 11, 30, 8, 8, 61, 33, 12, 40, 50, 6};
+
+static swl_model *open_case(const char *name, bool exact, int32_t chunk)
+{
+    swl_model_options o;
+    swl_model *m;
+    swl_error err;
+    char path[512];
+
+    snprintf(path, sizeof path, "%s%s", CASES, name);
+    swl_model_options_init(&o);
+    o.path = path;
+    o.exact = exact;
+    o.chunk_tokens = chunk;
+    o.n_threads = 2;
+    if (swl_model_open(&m, &o, &err))
+        fail_msg("%s: %s", name, err.message);
+    return m;
+}
+
+static float *run_all(swl_model *m, const int32_t *tokens, int32_t n)
+{
+    float *logits = calloc((size_t)n * (size_t)m->config->vocab, sizeof *logits);
+    swl_session *s;
+
+    assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+    assert_int_equal(swl_session_eval(s, tokens, n, SWL_LOGITS_ALL, logits, NULL), SWL_OK);
+    swl_session_free(s);
+    return logits;
+}
+
+static void a_saved_state_goes_on_to_the_bit(void **state)
+{
+    static const char *const names[] = {"next-a-mlx4", "q35moe-a-mlx4", "q35dense-a-mlx4g32"};
+    char path[] = "/tmp/swl-snap-XXXXXX";
+    size_t i;
+    int exact, fd = mkstemp(path);
+
+    (void)state;
+    close(fd);
+    for (i = 0; i < 3; i++)
+        for (exact = 0; exact < 2; exact++) {
+            swl_model *m = open_case(names[i], exact, 0);
+            size_t row = (size_t)m->config->vocab * sizeof(float);
+            float *want = run_all(m, ids, N), *got = malloc(row * N);
+            swl_session *a, *b;
+
+            assert_int_equal(swl_session_create(&a, m, NULL), SWL_OK);
+            assert_int_equal(swl_session_create(&b, m, NULL), SWL_OK);
+            assert_int_equal(swl_session_eval(a, ids, 7, SWL_LOGITS_NONE, NULL, NULL), SWL_OK);
+            assert_int_equal(swl_session_save(a, path, NULL), SWL_OK);
+            assert_int_equal(swl_session_eval(b, ids + 3, 5, SWL_LOGITS_NONE, NULL, NULL), SWL_OK); /* must not matter */
+            assert_int_equal(swl_session_load(b, path, NULL), SWL_OK);
+            assert_int_equal(swl_session_n_tokens(b), 7);
+            assert_int_equal(swl_session_eval(b, ids + 7, N - 7, SWL_LOGITS_ALL, got, NULL), SWL_OK);
+            assert_memory_equal(got, want + 7 * m->config->vocab, row * (N - 7));
+            swl_session_free(a);
+            swl_session_free(b);
+            free(want);
+            free(got);
+            swl_model_close(m);
+        }
+    unlink(path);
+}
+
+static void foreign_and_damaged_snapshots_are_refused(void **state)
+{
+    char path[] = "/tmp/swl-snap-XXXXXX";
+    swl_model *m = open_case("next-a-mlx4", false, 0), *other = open_case("q35moe-a-mlx4", false, 0);
+    swl_model *exact = open_case("next-a-mlx4", true, 0);
+    swl_session *s, *o, *x;
+    swl_error err;
+    char *data;
+    size_t n, at;
+    int fd = mkstemp(path);
+
+    (void)state;
+    close(fd);
+    assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+    assert_int_equal(swl_session_create(&o, other, NULL), SWL_OK);
+    assert_int_equal(swl_session_create(&x, exact, NULL), SWL_OK);
+    assert_int_equal(swl_session_eval(s, ids, 7, SWL_LOGITS_NONE, NULL, NULL), SWL_OK);
+    assert_int_equal(swl_session_save(s, path, NULL), SWL_OK);
+    assert_int_equal(swl_session_load(o, path, &err), SWL_E_MISMATCH);
+    assert_int_equal(swl_session_load(x, path, &err), SWL_E_MISMATCH);
+    assert_int_equal(swl_file_load(&data, &n, path, 1 << 30, NULL), SWL_OK);
+    for (at = 0; at < n; at += n / 40 + 1) {
+        data[at] = (char)(data[at] ^ 4);
+        assert_int_equal(swl_file_save(path, data, n, NULL), SWL_OK);
+        assert_int_not_equal(swl_session_load(s, path, &err), SWL_OK);
+        assert_string_equal(err.file, path);
+        assert_int_equal(swl_session_n_tokens(s), 0);
+        data[at] = (char)(data[at] ^ 4);
+    }
+    for (at = 0; at < n; at += n / 15 + 1) {
+        assert_int_equal(swl_file_save(path, data, at, NULL), SWL_OK);
+        assert_int_equal(swl_session_load(s, path, &err), SWL_E_CORRUPT);
+    }
+    assert_int_equal(swl_file_save(path, data, n, NULL), SWL_OK);
+    assert_int_equal(swl_session_load(s, path, NULL), SWL_OK);
+    swl_free(data);
+    swl_session_free(s);
+    swl_session_free(o);
+    swl_session_free(x);
+    swl_model_close(m);
+    swl_model_close(other);
+    swl_model_close(exact);
+    unlink(path);
+}
+
+static void refusals_leave_the_session_as_it_was(void **state)
+{
+    swl_model *m = open_case("q35moe-a-mlx4", false, 4);
+    const int32_t bad[6] = {1, 2, 3, 4, 5, 100000};
+    float *want = run_all(m, ids, N), *got = malloc((size_t)N * (size_t)m->config->vocab * sizeof *got);
+    int32_t *many = calloc((size_t)m->ctx_tokens + 1, sizeof *many);
+    swl_session *s;
+    swl_error err;
+
+    (void)state;
+    assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+    assert_int_equal(swl_session_eval(s, bad, 6, SWL_LOGITS_NONE, NULL, &err), SWL_E_ARG);
+    assert_non_null(strstr(err.message, "100000"));
+    assert_int_equal(swl_session_eval(s, many, m->ctx_tokens + 1, SWL_LOGITS_NONE, NULL, &err), SWL_E_BUDGET);
+    assert_int_equal(swl_session_eval(s, ids, 0, SWL_LOGITS_NONE, NULL, &err), SWL_E_ARG);
+    assert_int_equal(swl_session_n_tokens(s), 0);
+    assert_int_equal(swl_session_eval(s, ids, N, SWL_LOGITS_ALL, got, NULL), SWL_OK);
+    assert_memory_equal(got, want, (size_t)N * (size_t)m->config->vocab * sizeof *got);
+    free(want);
+    free(got);
+    free(many);
+    swl_session_free(s);
+    swl_model_close(m);
+}
+
+/* Three conversations of different length in one forward pass, against each alone. */
+static void a_batch_gives_the_bits_of_each_conversation_alone(void **state)
+{
+    static const char *const names[] = {"next-a-mlx4", "q35moe-a", "q35dense-b-mlx4g32"};
+    static const int32_t first[3] = {0, 4, 9}, len[3] = {9, 1, 11};
+    size_t c;
+
+    (void)state;
+    for (c = 0; c < 3; c++) {
+        swl_model *m = open_case(names[c], false, 64);
+        size_t vocab = (size_t)m->config->vocab;
+        float *got = calloc(21 * vocab, sizeof *got), *at = got;
+        swl_batch_item items[3];
+        bool want[N];
+        int i;
+
+        memset(want, 1, sizeof want);
+        for (i = 0; i < 3; i++) {
+            items[i] = (swl_batch_item){.ids = ids + first[i], .n = len[i], .want = want};
+            assert_int_equal(swl_state_create(&items[i].state, m, NULL), SWL_OK);
+        }
+        assert_int_equal(swl_forward(m, items, 3, got, NULL, NULL), SWL_OK);
+        for (i = 0; i < 3; i++) {
+            float *alone = run_all(m, ids + first[i], len[i]);
+
+            assert_memory_equal(at, alone, (size_t)len[i] * vocab * sizeof *at);
+            assert_int_equal(items[i].state->n_tokens, len[i]);
+            at += (size_t)len[i] * vocab;
+            free(alone);
+            swl_state_free(items[i].state);
+        }
+        free(got);
+        swl_model_close(m);
+    }
+}
+
+/* The pool at its floor (one token's experts), in between, and holding all. */
+static void the_pool_does_not_change_a_bit(void **state)
+{
+    static const char *const names[] = {"next-a-mlx4", "q35moe-a", "q35moe-b-mlx2g32"};
+    size_t c;
+
+    (void)state;
+    for (c = 0; c < 3; c++) {
+        swl_model *m = open_case(names[c], false, 0);
+        size_t bytes = (size_t)N * (size_t)m->config->vocab * sizeof(float);
+        float *want = run_all(m, ids, N);
+        int32_t slots, experts = m->config->n_experts, k = m->config->n_experts_used;
+        char path[512];
+
+        snprintf(path, sizeof path, "%s%s", CASES, names[c]);
+        for (slots = k; slots < experts; slots += 1 + (experts - k) / 4) {
+            swl_model_options o;
+            swl_model *p;
+            float *got;
+
+            swl_model_options_init(&o);
+            o.path = path;
+            o.pool_slots = slots;
+            o.n_threads = 1;
+            assert_int_equal(swl_model_open(&p, &o, NULL), SWL_OK);
+            got = run_all(p, ids, N);
+            assert_memory_equal(got, want, bytes);
+            free(got);
+            swl_model_close(p);
+        }
+        free(want);
+        swl_model_close(m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_saved_state_goes_on_to_the_bit),
+        cmocka_unit_test(foreign_and_damaged_snapshots_are_refused),
+        cmocka_unit_test(refusals_leave_the_session_as_it_was),
+        cmocka_unit_test(a_batch_gives_the_bits_of_each_conversation_alone),
+        cmocka_unit_test(the_pool_does_not_change_a_bit),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

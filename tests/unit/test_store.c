@@ -1,0 +1,225 @@
+/* The expert store on a small file: what is read, what stays, what a fault leaves behind. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/crc32c.h"
+#include "base/file.h"
+#include "store/store.h"
+
+enum { EXPERTS = 6, SLOT = 256, LAYERS = 2 };
+
+typedef struct fixture {
+    char path[64];
+    int fd;
+    const char *paths[1];
+    uint8_t bytes[LAYERS][EXPERTS][SLOT];
+    swl_range ranges[LAYERS][EXPERTS][2]; /* two parts, stored apart: halves of a slot */
+    uint32_t crc[LAYERS][EXPERTS];
+    swl_store_layer layers[LAYERS];
+    swl_store *store;
+} fixture;
+
+static void open_store(fixture *f, int32_t slots)
+{
+    swl_store_config c = {.n_layers = LAYERS, .layers = f->layers, .n_files = 1, .fds = &f->fd, .paths = f->paths,
+                          .slots_per_layer = slots};
+
+    assert_int_equal(swl_store_create(&f->store, &c, NULL), SWL_OK);
+}
+
+static int setup(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    int l, e, h, i, half = SLOT / 2;
+
+    strcpy(f->path, "/tmp/swl-store-XXXXXX");
+    f->fd = mkstemp(f->path);
+    f->paths[0] = f->path;
+    for (l = 0; l < LAYERS; l++) {
+        for (e = 0; e < EXPERTS; e++) {
+            for (i = 0; i < SLOT; i++)
+                f->bytes[l][e][i] = (uint8_t)(l * 89 + e * 31 + i * 7);
+            f->crc[l][e] = swl_crc32c(0, f->bytes[l][e], SLOT);
+            for (h = 0; h < 2; h++) {
+                uint64_t at = (uint64_t)(((l * 2 + h) * EXPERTS + e) * half + 3);
+
+                f->ranges[l][e][h] = (swl_range){0, at, (uint64_t)half, (uint64_t)(h * half)};
+                if (pwrite(f->fd, f->bytes[l][e] + h * half, (size_t)half, (off_t)at) != half)
+                    return -1;
+            }
+        }
+        f->layers[l] = (swl_store_layer){EXPERTS, 2, f->ranges[l][0], SLOT, f->crc[l]};
+    }
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+
+    swl_store_free(f->store);
+    close(f->fd);
+    unlink(f->path);
+    free(f);
+    return 0;
+}
+
+/* Leases, waits, checks the bytes, releases. */
+static swl_status use(fixture *f, int32_t layer, const int32_t *experts, int32_t n, swl_error *err)
+{
+    swl_lease leases[EXPERTS];
+    swl_status st = swl_store_lease(f->store, layer, experts, n, leases, err);
+    int32_t i;
+
+    if (st)
+        return st;
+    st = swl_store_wait(f->store, layer, leases, n, err);
+    for (i = 0; i < n && !st; i++) {
+        assert_true(leases[i].ready);
+        assert_int_equal(leases[i].expert, experts[i]);
+        assert_int_equal((uintptr_t)leases[i].data % 64, 0);
+        assert_memory_equal(leases[i].data, f->bytes[layer][experts[i]], SLOT);
+    }
+    swl_store_release(f->store, layer, leases, n);
+    return st;
+}
+
+static uint64_t misses(fixture *f)
+{
+    swl_store_stats s;
+
+    swl_store_stats_get(f->store, &s);
+    return s.n_misses;
+}
+
+static void parts_of_an_expert_come_together(void **state)
+{
+    fixture *f = *state;
+    const int32_t all[] = {5, 0, 3, 1, 4, 2};
+
+    open_store(f, EXPERTS);
+    assert_int_equal(use(f, 0, all, EXPERTS, NULL), SWL_OK);
+    assert_int_equal(use(f, 1, all, EXPERTS, NULL), SWL_OK);
+    assert_int_equal(misses(f), 2 * EXPERTS);
+    assert_int_equal(use(f, 0, all, EXPERTS, NULL), SWL_OK);
+    assert_int_equal(misses(f), 2 * EXPERTS);
+}
+
+static void what_was_used_lately_stays(void **state)
+{
+    fixture *f = *state;
+    const int32_t ab[] = {0, 1}, c[] = {2}, a[] = {0};
+
+    open_store(f, 3);
+    assert_int_equal(use(f, 0, ab, 2, NULL), SWL_OK);
+    assert_int_equal(use(f, 0, c, 1, NULL), SWL_OK);
+    assert_int_equal(use(f, 0, a, 1, NULL), SWL_OK); /* a hit */
+    assert_int_equal(misses(f), 3);
+}
+
+static void a_hit_of_a_call_is_not_evicted_by_its_misses(void **state)
+{
+    fixture *f = *state;
+    const int32_t ab[] = {0, 1}, cda[] = {2, 3, 0};
+
+    open_store(f, 3);
+    assert_int_equal(use(f, 0, ab, 2, NULL), SWL_OK);
+    assert_int_equal(use(f, 0, cda, 3, NULL), SWL_OK);
+    assert_int_equal(misses(f), 4);
+}
+
+static void more_leases_than_slots_are_refused_whole(void **state)
+{
+    fixture *f = *state;
+    const int32_t abc[] = {0, 1, 2}, ab[] = {0, 1};
+    swl_error err;
+
+    open_store(f, 2);
+    assert_int_equal(use(f, 0, abc, 3, &err), SWL_E_BUDGET);
+    assert_int_equal(use(f, 0, ab, 2, NULL), SWL_OK); /* nothing stayed leased */
+}
+
+static void a_damaged_blob_is_named_and_never_used(void **state)
+{
+    fixture *f = *state;
+    const int32_t a[] = {4};
+    uint8_t byte = (uint8_t)(f->bytes[1][4][200] ^ 1);
+    swl_error err;
+    int round;
+
+    open_store(f, 2);
+    assert_int_equal(pwrite(f->fd, &byte, 1, (off_t)(f->ranges[1][4][1].offset + 200 - SLOT / 2)), 1);
+    for (round = 0; round < 2; round++) { /* it does not become a hit */
+        assert_int_equal(use(f, 1, a, 1, &err), SWL_E_CORRUPT);
+        assert_non_null(strstr(err.message, "layer 1, expert 4"));
+        assert_string_equal(err.file, f->path);
+    }
+    assert_int_equal(use(f, 0, a, 1, NULL), SWL_OK);
+}
+
+static void a_file_cut_short_is_an_error(void **state)
+{
+    fixture *f = *state;
+    const int32_t a[] = {5}, b[] = {0};
+    swl_error err;
+
+    open_store(f, 2);
+    assert_int_equal(ftruncate(f->fd, (off_t)(f->ranges[1][5][1].offset + 1)), 0);
+    assert_int_equal(use(f, 1, a, 1, &err), SWL_E_CORRUPT);
+    assert_non_null(strstr(err.message, f->path));
+    assert_int_equal(use(f, 1, b, 1, NULL), SWL_OK);
+}
+
+typedef struct user {
+    fixture *f;
+    unsigned seed;
+} user;
+
+static void *use_many(void *arg)
+{
+    user *u = arg;
+    int i;
+
+    for (i = 0; i < 500; i++) {
+        int32_t e[2];
+
+        e[0] = rand_r(&u->seed) % EXPERTS;
+        e[1] = (e[0] + 1 + rand_r(&u->seed) % (EXPERTS - 1)) % EXPERTS;
+        assert_int_equal(use(u->f, rand_r(&u->seed) % LAYERS, e, 2, NULL), SWL_OK);
+    }
+    return NULL;
+}
+
+static void threads_share_the_pool(void **state)
+{
+    pthread_t t[2];
+    user u[2] = {{*state, 1}, {*state, 2}};
+    int i;
+
+    open_store(*state, 4);
+    for (i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, use_many, &u[i]), 0);
+    for (i = 0; i < 2; i++)
+        pthread_join(t[i], NULL);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(parts_of_an_expert_come_together), T(what_was_used_lately_stays),
+        T(a_hit_of_a_call_is_not_evicted_by_its_misses), T(more_leases_than_slots_are_refused_whole),
+        T(a_damaged_blob_is_named_and_never_used), T(a_file_cut_short_is_an_error), T(threads_share_the_pool),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -557,6 +557,69 @@ static void needs_the_dense_file(void **state)
     refuses(SWL_E_NOT_FOUND, "config.json", "cannot open");
 }
 
+static void follows_links(void **state)
+{
+    char path[256], target[256];
+
+    (void)state;
+    write_qpack();
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    snprintf(target, sizeof target, "%s/blob", dir);
+    assert_int_equal(rename(path, target), 0);
+    assert_int_equal(symlink("blob", path), 0);
+    swl_checkpoint_close(open_ok());
+    assert_int_equal(unlink(target), 0);
+    refuses(SWL_E_NOT_FOUND, "model.safetensors", "cannot open");
+}
+
+/* Repacks from a hub cache leave such links behind; whoever needs the file will name it. */
+static void takes_a_dangling_tokenizer_link_as_missing(void **state)
+{
+    json_t *v = manifest();
+    char path[256];
+
+    (void)state;
+    write_qpack();
+    set(v, "files", "{\"tokenizer.json\":20000000}");
+    write_and_free("manifest.json", v);
+    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    assert_int_equal(symlink("/nonexistent/blob", path), 0);
+    swl_checkpoint_close(open_ok());
+    assert_int_equal(unlink(path), 0);
+    write_text("tokenizer.json", "{}");
+    refuses(SWL_E_CORRUPT, "tokenizer.json", "has 2 bytes, expected 20000000");
+}
+
+static void refuses_a_manifest_that_is_no_manifest(void **state)
+{
+    (void)state;
+    write_qpack();
+    write_blank("manifest.json", 5 << 20);
+    refuses(SWL_E_CORRUPT, "manifest.json", "has 5242880 bytes, expected at most 4194304");
+    write_text("manifest.json", "[]");
+    refuses(SWL_E_CORRUPT, "manifest.json", "is not a JSON object");
+}
+
+static void accepts_dense_shards_and_a_draft_head(void **state)
+{
+    swl_checkpoint *c;
+    st_file f;
+
+    (void)state;
+    write_qpack();
+    unlink_in("model.safetensors");
+    st_begin(&f);
+    add_dense(&f, "model.", true);
+    st_end(&f, "dense-1.safetensors");
+    write_text("model.safetensors.index.json",
+               "{\"weight_map\":{\"model.embed_tokens.weight\":\"dense-1.safetensors\"}}");
+    write_text("mtp.safetensors", "");
+    c = open_ok();
+    assert_non_null(swl_checkpoint_find(c, "model.norm.weight"));
+    assert_true(c->mtp);
+    swl_checkpoint_close(c);
+}
+
 /* ---- version 2 -------------------------------------------------------------------------------------------------- */
 
 static json_t *manifest2(void)
@@ -1076,6 +1139,10 @@ int main(void)
         TEST(names_the_mode_of_config_json),
         TEST(checks_the_layer_files),
         TEST(needs_the_dense_file),
+        TEST(follows_links),
+        TEST(takes_a_dangling_tokenizer_link_as_missing),
+        TEST(refuses_a_manifest_that_is_no_manifest),
+        TEST(accepts_dense_shards_and_a_draft_head),
         TEST(reads_a_layout_per_layer),
         TEST(opens_a_dense_container),
         TEST(reads_checksums),

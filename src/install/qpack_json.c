@@ -160,18 +160,37 @@ static swl_status refuse_quantised(const char *path, const char *text, size_t n,
     return st;
 }
 
+/* The same text one level further in, without the newline at its end. */
+static char *indented(const char *text)
+{
+    size_t n = strlen(text), n_lines = 0, at = 0;
+    char *out;
+
+    for (size_t i = 0; i < n; i++)
+        n_lines += text[i] == '\n';
+    out = swl_calloc(n + 2 * n_lines + 1, 1);
+    for (size_t i = 0; i + 1 < n && out; i++) {
+        out[at++] = text[i];
+        if (text[i] == '\n') {
+            out[at++] = ' ';
+            out[at++] = ' ';
+        }
+    }
+    return out;
+}
+
 static swl_status with_quantization(const swl_plan *p, const char *old, size_t n, char **text, swl_error *err)
 {
     builder b = {false};
-    char *q, *insert;
+    char *q = NULL, *inner = NULL, *insert = NULL;
     swl_status st = dump(&b, quantization(&b, p), 2, &q, err);
 
-    if (st)
-        return st;
-    q[strlen(q) - 1] = 0;
-    insert = swl_asprintf("\"quantization\": %s,\n\"quantization_config\": %s\n", q, q);
-    st = insert ? splice(old, n, insert, text, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for config.json");
+    if (!st && (inner = indented(q)))
+        insert = swl_asprintf("  \"quantization\": %s,\n  \"quantization_config\": %s\n", inner, inner);
+    if (!st)
+        st = insert ? splice(old, n, insert, text, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for config.json");
     swl_free(insert);
+    swl_free(inner);
     swl_free(q);
     return st;
 }

@@ -81,7 +81,7 @@ static bool name_hub(swl_qpack_source *s, const char *path)
 static swl_status name_source(swl_qpack_source *s, const char *path, swl_error *err)
 {
     const char *last = strrchr(path, '/');
-    json_t *utf8;
+    json_t *utf8 = NULL;
 
     if (!name_hub(s, path))
         s->id = swl_strdup(last && last[1] ? last + 1 : path);

@@ -70,7 +70,7 @@ swl_status swl_file_read_at(int fd, const char *path, uint64_t offset, void *dst
 swl_status swl_file_load(char **data, size_t *n, const char *path, uint64_t n_max, swl_error *err)
 {
     swl_status st;
-    uint64_t size;
+    uint64_t size = 0;
     char *p = NULL;
     int fd;
 

@@ -275,7 +275,7 @@ static swl_status add_json(swl_st *s, const char *json, uint64_t n_bytes, const 
 /* From the length word and the size of the file: the length of the JSON, and where the data lie. */
 static swl_status header_length(uint64_t *n_json, header_at *h, const uint8_t *word, uint64_t file_size)
 {
-    uint64_t n;
+    uint64_t n = 0;
 
     memcpy(&n, word, sizeof n);
     if (n < 2 || n > HEADER_BYTES_MAX || n > file_size - LENGTH_BYTES)
@@ -302,7 +302,7 @@ static swl_status add_file_header(swl_st *s, int32_t file, swl_error *err)
     const st_file *f = &s->files[file];
     header_at h = {.path = f->path, .file = file, .err = err};
     uint8_t word[LENGTH_BYTES];
-    uint64_t n;
+    uint64_t n = 0;
     swl_status st;
     char *json;
 
@@ -582,7 +582,7 @@ static swl_status parse(swl_st *s, const uint8_t *bytes, uint64_t n_bytes, uint6
                         swl_error *err)
 {
     header_at h = {.path = path, .err = err};
-    uint64_t n;
+    uint64_t n = 0;
     swl_status st;
 
     if (n_bytes < LENGTH_BYTES || file_size < n_bytes)

@@ -360,7 +360,7 @@ static void opens_a_container(void **state)
 static void shows_the_matrices_of_a_slot(void **state)
 {
     swl_checkpoint *c;
-    const uint8_t *slot = (const uint8_t *)"";
+    static const uint8_t slot[16384];
     swl_matrix m;
 
     (void)state;

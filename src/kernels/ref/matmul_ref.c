@@ -4,8 +4,6 @@
  */
 #include "kernels/ref/ref.h"
 
-#include <assert.h>
-
 #include "kernels/ref/math_ref.h"
 
 enum { TOKENS = 16, BLOCK = 256 };
@@ -40,13 +38,11 @@ static void affine_row_q(const swl_matrix *w, int32_t bits, int32_t row, const s
                          int32_t tok0, int32_t n_tok, float *out, int64_t ldo)
 {
     int32_t unit = w->group < SWL_ACT_GROUP ? w->group : SWL_ACT_GROUP, n_units = w->cols / unit, u, t, i;
-    int32_t tail = w->cols - n_units * unit; /* cols is a multiple of the group: 64 columns left of a group of 128 at most */
     const uint8_t *data = w->data + row * swl_matrix_row_bytes(w);
     int64_t scale0 = (int64_t)row * (w->cols / w->group);
     float lanes[TOKENS][SWL_LANES] = {{0}};
     uint8_t q[SWL_ACT_GROUP];
 
-    assert(!tail);
     for (u = 0; u < n_units; u++) {
         int32_t col = u * unit;
         float ws = scale_at(w, w->scales, scale0 + col / w->group), wb = scale_at(w, w->biases, scale0 + col / w->group);

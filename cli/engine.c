@@ -1,0 +1,142 @@
+/* engine.c: opening models, and choosing the sampling. */
+#include "engine.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "format.h"
+#include "output.h"
+
+const char *model_dir(const arguments *a, int *n_used)
+{
+    const option_value *v = &a->values[OPT_MODEL];
+    bool by_operand = v->origin != FROM_OPTION && a->n_operands > 0;
+
+    *n_used = by_operand ? 1 : 0;
+    return by_operand ? a->operands[0] : v->text;
+}
+
+static swl_status check_dir(const char *dir, swl_error *err)
+{
+    struct stat sb;
+
+    if (!stat(dir, &sb) && S_ISDIR(sb.st_mode))
+        return SWL_OK;
+    fail(err, SWL_E_NOT_FOUND, "there is no model directory %s; name a .qpack container or a checkpoint's directory", dir);
+    snprintf(err->file, sizeof err->file, "%s", dir);
+    return SWL_E_NOT_FOUND;
+}
+
+static void model_options(swl_model_options *o, const arguments *a, const char *dir)
+{
+    swl_model_options_init(o);
+    o->path = dir;
+    o->n_threads = opt_int(a, OPT_THREADS);
+    o->chunk_tokens = opt_int(a, OPT_PREFILL_CHUNK);
+    o->ctx_tokens = opt_int(a, OPT_CTX);
+    o->exact = opt_on(a, OPT_EXACT);
+    o->cpu_level = opt_text(a, OPT_CPU_MASK);
+}
+
+static void describe(const engine *e)
+{
+    char dense[16], pool[16];
+
+    note("%s (%s): %d layers, %d threads, %s kernels, %s dense, expert pool %s, context %d tokens", e->info.family,
+         e->info.container, e->info.n_layers, e->info.n_threads, e->info.cpu_level,
+         format_bytes(dense, e->info.dense_bytes), format_bytes(pool, e->info.pool_bytes), e->info.ctx_tokens);
+}
+
+swl_status engine_open_model(engine *e, const arguments *a, swl_error *err)
+{
+    swl_model_options options;
+    swl_status st;
+    int n_used;
+
+    memset(e, 0, sizeof *e);
+    e->dir = model_dir(a, &n_used);
+    st = check_dir(e->dir, err);
+    if (st)
+        return st;
+    if (opt_on(a, OPT_GPU) && !opt_on(a, OPT_QUIET))
+        note("--gpu: this version has no GPU engine; computing on the processor");
+    model_options(&options, a, e->dir);
+    st = swl_model_open(&e->model, &options, err);
+    if (st)
+        return st;
+    swl_model_info_get(e->model, &e->info);
+    if (opt_on(a, OPT_VERBOSE))
+        describe(e);
+    return SWL_OK;
+}
+
+swl_status engine_open(engine *e, const arguments *a, bool needs_tokenizer, swl_error *err)
+{
+    swl_status st = engine_open_model(e, a, err);
+
+    if (st)
+        return st;
+    st = swl_tokenizer_open(&e->tokenizer, e->dir, err);
+    if (st == SWL_E_NOT_FOUND && !needs_tokenizer)
+        st = SWL_OK;
+    if (!st)
+        st = swl_session_create(&e->session, e->model, err);
+    return st;
+}
+
+void engine_close(engine *e)
+{
+    swl_session_free(e->session);
+    swl_model_close(e->model);
+    swl_tokenizer_close(e->tokenizer);
+}
+
+static uint64_t random_seed(void)
+{
+    FILE *f = fopen("/dev/urandom", "rb");
+    uint32_t seed = (uint32_t)time(NULL); /* short, to be typed again after --seed */
+
+    if (f) {
+        if (fread(&seed, sizeof seed, 1, f) != 1)
+            seed = (uint32_t)time(NULL);
+        fclose(f);
+    }
+    return seed;
+}
+
+static bool any_sampling_option(const arguments *a)
+{
+    static const option_id ids[] = {OPT_TEMP, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P, OPT_SEED};
+
+    for (int i = 0; i < 5; i++) {
+        if (a->values[ids[i]].set)
+            return true;
+    }
+    return false;
+}
+
+swl_status sampling_from(swl_sampling *p, const arguments *a, const char *dir, bool greedy_unless_asked,
+                         swl_error *err)
+{
+    swl_status st;
+
+    swl_sampling_init(p);
+    p->seed = a->values[OPT_SEED].set ? a->values[OPT_SEED].seed : random_seed();
+    if (opt_on(a, OPT_GREEDY) || (greedy_unless_asked && !any_sampling_option(a)))
+        return SWL_OK;
+    p->temperature = 1; /* for models that publish nothing */
+    st = swl_sampling_load(p, dir, err);
+    if (st)
+        return st;
+    if (a->values[OPT_TEMP].set)
+        p->temperature = (float)a->values[OPT_TEMP].real;
+    if (a->values[OPT_TOP_K].set)
+        p->top_k = opt_int(a, OPT_TOP_K);
+    if (a->values[OPT_TOP_P].set)
+        p->top_p = (float)a->values[OPT_TOP_P].real;
+    if (a->values[OPT_MIN_P].set)
+        p->min_p = (float)a->values[OPT_MIN_P].real;
+    return SWL_OK;
+}

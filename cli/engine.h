@@ -1,0 +1,29 @@
+/* engine.h: a model with what is needed to run it, opened as the options say. */
+#ifndef CLI_ENGINE_H
+#define CLI_ENGINE_H
+
+#include "options.h"
+
+typedef struct engine {
+    const char *dir;
+    swl_tokenizer *tokenizer; /* NULL when the directory has none and the command can do without */
+    swl_model *model;
+    swl_session *session;
+    swl_model_info info;
+} engine;
+
+/* The model's directory, and in *n_used how many operands named it (0 or 1). --model is stronger than an operand, an
+ * operand than SWIFTLET_MODEL. */
+const char *model_dir(const arguments *a, int *n_used);
+
+swl_status engine_open(engine *e, const arguments *a, bool needs_tokenizer, swl_error *err);
+/* Only the model: for commands that ask it about itself. */
+swl_status engine_open_model(engine *e, const arguments *a, swl_error *err);
+void engine_close(engine *e); /* half-open is allowed */
+
+/* What to draw tokens by: option, else the model's generation_config.json, else built in. Without any sampling option
+ * and with `greedy_unless_asked` it is the argmax. A seed that nobody named is random. */
+swl_status sampling_from(swl_sampling *p, const arguments *a, const char *dir, bool greedy_unless_asked,
+                         swl_error *err);
+
+#endif

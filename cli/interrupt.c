@@ -1,0 +1,43 @@
+/* interrupt.c: the signal handlers. */
+#define _POSIX_C_SOURCE 200809L
+#include "interrupt.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stoppable, asked;
+
+static void on_signal(int number)
+{
+    if (!stoppable || asked)
+        _exit(128 + number);
+    asked = number;
+}
+
+void interrupt_install(void)
+{
+    struct sigaction sa = {.sa_handler = on_signal};
+
+    sigemptyset(&sa.sa_mask); /* and no SA_RESTART: a read of the keyboard must return */
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+    sa.sa_handler = SIG_DFL; /* a closed pipe ends the program quietly, whatever the parent had set */
+    sigaction(SIGPIPE, &sa, NULL);
+}
+
+void interrupt_stoppable(bool on)
+{
+    if (on)
+        asked = 0;
+    stoppable = on;
+}
+
+bool interrupt_asked(void)
+{
+    return asked;
+}
+
+int interrupt_signal(void)
+{
+    return asked;
+}

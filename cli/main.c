@@ -1,0 +1,135 @@
+/* main.c: the table of commands, and the way from argv to an exit code. */
+#include <libgen.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "output.h"
+
+/* clang-format off */
+const command commands[CMD_COUNT] = {
+    [CMD_CHAT] = {"chat", "run", "MODEL [TURN...]", 1, -1, "talk with a model",
+                  {"chat models/demo.qpack", "chat models/demo.qpack \"Tell me a story.\" \"And then?\""}, run_chat},
+    [CMD_GENERATE] = {"generate", NULL, "MODEL", 1, 1, "continue one text",
+                      {"generate models/demo.qpack -p \"Once upon a time\" -n 100",
+                       "generate models/demo.qpack --chat --temp 0.7 -f question.txt > answer.txt"}, run_generate},
+    [CMD_REPACK] = {"repack", NULL, "[SOURCE]", 0, 1, "make a .qpack container from an MLX or Hugging Face checkpoint",
+                    {"repack --source Qwen3.5-35B-A3B-4bit --output Qwen3.5-35B-A3B.qpack",
+                     "repack checkpoint --output small.qpack --bits 8"}, run_repack},
+    [CMD_VERIFY] = {"verify", NULL, "MODEL REFERENCE.safetensors", 2, 2,
+                    "compare a model with the outputs of a reference, layer by layer",
+                    {"verify model.qpack reference.safetensors --exact",
+                     "verify model.qpack reference.safetensors --tolerance 0.01 --json"}, run_verify},
+    [CMD_INFO] = {"info", NULL, "MODEL", 1, 1, "figures of a model",
+                  {"info models/demo.qpack", "info models/demo.qpack --json"}, run_info},
+    [CMD_TOKENIZE] = {"tokenize", NULL, "MODEL [TEXT]", 1, 2, "show the tokens of a text (or of standard input)",
+                      {"tokenize models/demo.qpack \"Hello there\"", "tokenize models/demo.qpack --json < story.txt"},
+                      run_tokenize},
+    [CMD_HELP] = {"help", NULL, "[COMMAND]", 0, 1, "explain a command", {"help", "help chat"}, run_help},
+    [CMD_VERSION] = {"version", NULL, "", 0, 0, "version and licences", {"version", "version --licenses"}, run_version},
+};
+/* clang-format on */
+
+command_id command_find(const char *name, swl_error *err)
+{
+    const char *names[CMD_COUNT], *near;
+
+    for (int id = 0; id < CMD_COUNT; id++) {
+        if (!strcmp(name, commands[id].name) || (commands[id].alias && !strcmp(name, commands[id].alias)))
+            return (command_id)id;
+        names[id] = commands[id].name;
+    }
+    near = nearest_name(name, names, CMD_COUNT);
+    if (near)
+        fail(err, SWL_E_ARG, "unknown command \"%s\"; did you mean \"%s\"?", name, near);
+    else
+        fail(err, SWL_E_ARG, "unknown command \"%s\"; \"swiftlet help\" lists the commands", name);
+    return CMD_COUNT;
+}
+
+/* Also when the arguments cannot be read as a whole, an error is written the way that was asked for. */
+static bool wants_json(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--"); i++) {
+        if (!strcmp(argv[i], "--json"))
+            return true;
+    }
+    return false;
+}
+
+static swl_status check_operands(const arguments *a, swl_error *err)
+{
+    const command *c = &commands[a->command];
+    int by_option = a->values[OPT_MODEL].set ? 1 : 0;
+
+    if (a->n_operands + by_option < c->n_min)
+        return fail(err, SWL_E_ARG, "too few operands; usage: swiftlet %s %s [OPTION...]", c->name, c->operands);
+    if (c->n_max >= 0 && a->n_operands > c->n_max - (a->values[OPT_MODEL].origin == FROM_OPTION ? 1 : 0))
+        return fail(err, SWL_E_ARG, "\"%s\" is one operand too many; usage: swiftlet %s %s [OPTION...]",
+                    a->operands[a->n_operands - 1], c->name, c->operands);
+    return SWL_OK;
+}
+
+static swl_status run(command_id id, int argc, char **argv, bool *verbose, swl_error *err)
+{
+    const char **operands = calloc((size_t)argc + 1, sizeof *operands);
+    arguments a;
+    swl_status st;
+
+    if (!operands)
+        return fail(err, SWL_E_NOMEM, "out of memory");
+    st = options_parse(&a, id, argc, argv, operands, err);
+    *verbose = opt_on(&a, OPT_VERBOSE);
+    if (!st && opt_on(&a, OPT_HELP)) {
+        help_command(stdout, id);
+    } else {
+        if (!st)
+            st = check_operands(&a, err);
+        if (!st)
+            st = commands[id].run(&a, err);
+    }
+    free(operands);
+    return st;
+}
+
+static swl_status dispatch(int argc, char **argv, bool *verbose, swl_error *err)
+{
+    const char *called = argc > 0 ? basename(argv[0]) : "";
+    const char *first = argc > 1 ? argv[1] : NULL;
+    command_id id;
+
+    if (!strcmp(called, "swiftlet-repack"))
+        return run(CMD_REPACK, argc - 1, argv + 1, verbose, err);
+    if (!strcmp(called, "swiftlet-server"))
+        return fail(err, SWL_E_UNSUPPORTED, "this version has no server");
+    if (!first || !strcmp(first, "--help") || !strcmp(first, "-h")) {
+        help_overview(stdout);
+        return SWL_OK;
+    }
+    if (!strcmp(first, "--version"))
+        first = "version";
+    if (first[0] == '-')
+        return fail(err, SWL_E_ARG, "the command comes first: swiftlet COMMAND [OPTION...]; \"swiftlet help\" lists them");
+    id = command_find(first, err);
+    return id == CMD_COUNT ? SWL_E_ARG : run(id, argc - 2, argv + 2, verbose, err);
+}
+
+int main(int argc, char **argv)
+{
+    swl_error err = {0}, late = {0};
+    bool verbose = false;
+    swl_status st;
+
+    setlocale(LC_CTYPE, ""); /* for the line editor; numbers keep their plain form */
+    interrupt_install();
+    st = dispatch(argc, argv, &verbose, &err);
+    if (st && err.message[0]) /* an empty message: the command has said everything itself */
+        report_error(&err, wants_json(argc, argv), verbose);
+    if (out_finish(&late)) {
+        report_error(&late, false, verbose);
+        st = st ? st : late.code;
+    }
+    return exit_code(st);
+}

@@ -1,0 +1,248 @@
+/* output.c: standard output and standard error, error reports and exit codes. */
+#define _POSIX_C_SOURCE 200809L
+#include "output.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interrupt.h"
+
+static int write_errno; /* of the first write to standard output that failed */
+static bool progress_shown;
+
+swl_status fail(swl_error *err, swl_status code, const char *format, ...)
+{
+    va_list ap;
+
+    err->code = code;
+    err->os_errno = 0;
+    err->offset = -1;
+    err->file[0] = 0;
+    va_start(ap, format);
+    vsnprintf(err->message, sizeof err->message, format, ap);
+    va_end(ap);
+    return code;
+}
+
+bool stdin_is_terminal(void)
+{
+    return isatty(STDIN_FILENO);
+}
+
+bool stdout_is_terminal(void)
+{
+    return isatty(STDOUT_FILENO);
+}
+
+bool stderr_is_terminal(void)
+{
+    return isatty(STDERR_FILENO);
+}
+
+/* Past stdio: a signal in the middle of a write loses nothing. */
+static void out_bytes(const char *p, size_t n)
+{
+    while (n && !write_errno) {
+        ssize_t put = write(STDOUT_FILENO, p, n);
+        struct pollfd ready = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+        if (put >= 0) {
+            p += put;
+            n -= (size_t)put;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            poll(&ready, 1, -1);
+        } else if (errno != EINTR) {
+            write_errno = errno;
+        }
+    }
+}
+
+/* Length of the control character at p (0: an ordinary byte): C0 without newline and tab, DEL, and C1 as UTF-8. */
+static size_t control_length(const unsigned char *p, size_t n)
+{
+    if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
+        return 1;
+    return n > 1 && *p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f ? 2 : 0;
+}
+
+static void out_escaped(const char *text, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t begin = 0;
+
+    for (size_t i = 0; i < n;) {
+        size_t control = control_length(p + i, n - i);
+        char shown[3] = {'^'};
+
+        if (!control) {
+            i++;
+            continue;
+        }
+        out_bytes(text + begin, i - begin);
+        shown[1] = (char)((control == 2 ? p[i + 1] - 0x80 : p[i]) ^ 0x40); /* C1 is ESC and a letter in seven bits */
+        if (control == 2)
+            out_bytes("^[", 2);
+        out_bytes(control == 2 ? shown + 1 : shown, control == 2 ? 1 : 2);
+        i += control;
+        begin = i;
+    }
+    out_bytes(text + begin, n - begin);
+}
+
+void out_text(const char *text, size_t n_bytes)
+{
+    if (!n_bytes)
+        return;
+    progress_clear();
+    if (stdout_is_terminal())
+        out_escaped(text, n_bytes);
+    else
+        out_bytes(text, n_bytes);
+}
+
+void out_printf(const char *format, ...)
+{
+    char line[2048];
+    va_list ap;
+    int n;
+
+    va_start(ap, format);
+    n = vsnprintf(line, sizeof line, format, ap);
+    va_end(ap);
+    if (n > 0)
+        out_text(line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+}
+
+json_t *out_object(void)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "version", json_integer(1));
+    return object;
+}
+
+json_t *out_real(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+void out_json(json_t *object)
+{
+    char *line = json_dumps(object, JSON_COMPACT);
+
+    progress_clear();
+    if (line) {
+        out_bytes(line, strlen(line));
+        out_bytes("\n", 1);
+    } else if (!write_errno) {
+        write_errno = ENOMEM;
+    }
+    free(line);
+    json_decref(object);
+}
+
+swl_status out_finish(swl_error *err)
+{
+    if (fflush(stdout) && !write_errno)
+        write_errno = errno;
+    if (!write_errno)
+        return SWL_OK;
+    fail(err, write_errno == ENOSPC ? SWL_E_BUDGET : SWL_E_IO, "cannot write to standard output: %s",
+         strerror(write_errno));
+    err->os_errno = write_errno;
+    return err->code;
+}
+
+void note(const char *format, ...)
+{
+    va_list ap;
+
+    progress_clear();
+    fputs("swiftlet: ", stderr);
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+static json_t *error_object(const swl_error *err)
+{
+    json_t *e = json_object(), *root = out_object();
+
+    json_object_set_new(e, "code", json_string(swl_status_name(err->code)));
+    json_object_set_new(e, "message", json_string(err->message));
+    json_object_set_new(e, "file", err->file[0] ? json_string(err->file) : json_null());
+    json_object_set_new(e, "offset", err->offset >= 0 ? json_integer(err->offset) : json_null());
+    json_object_set_new(root, "error", e);
+    return root;
+}
+
+void report_error(const swl_error *err, bool json, bool verbose)
+{
+    if (json) {
+        out_json(error_object(err));
+        return;
+    }
+    note("%s", err->code == SWL_E_CANCELLED ? "stopped" : err->message);
+    if (err->file[0] && !strstr(err->message, err->file))
+        note("the file is %s", err->file);
+    if (verbose)
+        note("status %s, offset %lld, errno %d", swl_status_name(err->code), (long long)err->offset, err->os_errno);
+}
+
+int exit_code(swl_status st)
+{
+    switch (st) {
+    case SWL_OK:
+        return 0;
+    case SWL_E_ARG:
+        return 2;
+    case SWL_E_NOT_FOUND:
+    case SWL_E_CORRUPT:
+        return 3;
+    case SWL_E_NOMEM:
+    case SWL_E_BUDGET:
+        return 4;
+    case SWL_E_NETWORK:
+        return 5;
+    case SWL_E_UNSUPPORTED:
+        return 6;
+    case SWL_E_CANCELLED:
+        return 128 + (interrupt_signal() ? interrupt_signal() : 2);
+    default:
+        return 1;
+    }
+}
+
+void progress_show(const char *format, ...)
+{
+    va_list ap;
+
+    fputs("\r\033[K", stderr);
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fflush(stderr);
+    progress_shown = true;
+}
+
+void progress_clear(void)
+{
+    if (progress_shown)
+        fputs("\r\033[K", stderr);
+    progress_shown = false;
+}
+
+double seconds_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

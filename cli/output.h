@@ -1,0 +1,46 @@
+/*
+ * output.h: what goes to which stream. The answer and JSON go to standard output, everything else to standard error. At
+ * a terminal the control characters of an answer are shown as ^[ and the like, so that it cannot drive the terminal.
+ */
+#ifndef CLI_OUTPUT_H
+#define CLI_OUTPUT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include <swiftlet/swiftlet.h>
+
+/* Fills err and returns code. */
+swl_status fail(swl_error *err, swl_status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+bool stdin_is_terminal(void);
+bool stdout_is_terminal(void);
+bool stderr_is_terminal(void);
+
+/* A piece of the answer, whole characters; written at once. A failed write is remembered for out_finish. */
+void out_text(const char *text, size_t n_bytes);
+/* Like out_text for text that may hold anything: file names, tokens in tables. */
+void out_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* One object on a line of its own; takes over the reference. */
+void out_json(json_t *object);
+/* {"version":1}, to be filled. */
+json_t *out_object(void);
+/* A number, or null where JSON has none (not finite). */
+json_t *out_real(double x);
+/* Everything has reached its place, or why it has not. */
+swl_status out_finish(swl_error *err);
+
+/* One line on standard error, "swiftlet: ..." */
+void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The error as text, or as {"version":1,"error":{...}} on standard output. */
+void report_error(const swl_error *err, bool json, bool verbose);
+int exit_code(swl_status st);
+
+/* A line on a terminal's standard error that is written over and vanishes. */
+void progress_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void progress_clear(void);
+
+/* Wall clock in seconds from an arbitrary start. */
+double seconds_now(void);
+
+#endif

@@ -1,0 +1,84 @@
+/* repack.c: swiftlet repack: a checkpoint becomes a .qpack container. */
+#include "commands.h"
+#include "format.h"
+#include "interrupt.h"
+#include "output.h"
+
+typedef struct progress {
+    bool quiet;
+    double begin, shown_at;
+    int tenths_noted; /* away from a terminal: a line for every tenth */
+} progress;
+
+static bool on_progress(void *arg, uint64_t done, uint64_t total)
+{
+    progress *p = arg;
+    double now = seconds_now(), fraction = total ? (double)done / (double)total : 1;
+    char a[16], b[16];
+
+    if (!p->quiet && stderr_is_terminal() && (now - p->shown_at > 0.1 || done == total)) {
+        p->shown_at = now;
+        progress_show("%s of %s  %d%%  %.0f MB/s", format_bytes(a, done), format_bytes(b, total), (int)(100 * fraction),
+                      1e-6 * (double)done / (now - p->begin + 1e-9));
+    } else if (!p->quiet && !stderr_is_terminal() && (int)(10 * fraction) > p->tenths_noted) {
+        p->tenths_noted = (int)(10 * fraction);
+        note("%s of %s  %d%%", format_bytes(a, done), format_bytes(b, total), (int)(100 * fraction));
+    }
+    return !interrupt_asked();
+}
+
+static swl_status options_from(swl_repack_options *o, const arguments *a, swl_error *err)
+{
+    swl_repack_options_init(o);
+    o->source = a->n_operands ? a->operands[0] : opt_text(a, OPT_SOURCE);
+    o->output = opt_text(a, OPT_OUTPUT);
+    o->bits = opt_int(a, OPT_BITS);
+    o->group = opt_int(a, OPT_GROUP);
+    o->replace = opt_on(a, OPT_REPLACE);
+    o->on_progress = on_progress;
+    if (a->n_operands && a->values[OPT_SOURCE].set)
+        return fail(err, SWL_E_ARG, "the source is given twice: %s and --source %s", a->operands[0],
+                    opt_text(a, OPT_SOURCE));
+    if (!o->source)
+        return fail(err, SWL_E_ARG, "no source: give --source DIR, the checkpoint's directory");
+    if (!o->output)
+        return fail(err, SWL_E_ARG, "no output: give --output NAME.qpack");
+    if (o->bits != 4 && o->bits != 8)
+        return fail(err, SWL_E_ARG, "--bits is %d, expected 4 or 8", o->bits);
+    if (o->group != 32 && o->group != 64 && o->group != 128)
+        return fail(err, SWL_E_ARG, "--group is %d, expected 32, 64 or 128", o->group);
+    return SWL_OK;
+}
+
+static void done(const arguments *a, const swl_repack_options *o, double seconds)
+{
+    json_t *root;
+
+    if (!opt_on(a, OPT_JSON)) {
+        if (!opt_on(a, OPT_QUIET))
+            note("wrote %s in %.1f s", o->output, seconds);
+        return;
+    }
+    root = out_object();
+    json_object_set_new(root, "output", json_string(o->output));
+    json_object_set_new(root, "seconds", json_real(seconds));
+    out_json(root);
+}
+
+swl_status run_repack(const arguments *a, swl_error *err)
+{
+    progress p = {.quiet = opt_on(a, OPT_QUIET) || opt_on(a, OPT_JSON), .begin = seconds_now()};
+    swl_repack_options o;
+    swl_status st = options_from(&o, a, err);
+
+    if (st)
+        return st;
+    o.arg = &p;
+    interrupt_stoppable(true);
+    st = swl_repack(&o, err);
+    interrupt_stoppable(false);
+    progress_clear();
+    if (!st)
+        done(a, &o, seconds_now() - p.begin);
+    return st;
+}

@@ -1,0 +1,310 @@
+/*
+ * scripted.c: a stand-in for the engine behind the public header, so that tests of the command line can make a model
+ * say and do what no real one does on demand. A token is a byte; the script comes from the environment:
+ *
+ *   SCRIPT_TEXT      what every answer says, byte by byte (default "Hello, world.")
+ *   SCRIPT_DELAY_MS  time before every token of an answer, every prompt token, every step of a conversion
+ *   SCRIPT_OPEN, SCRIPT_GENERATE, SCRIPT_REPACK, SCRIPT_VERIFY     status (a number) that this call fails with
+ *   SCRIPT_LOG       file that receives the prompt of every generation as "POSITION PROMPT", one a line, newlines as "|"
+ *
+ * What is not here (status names, version) comes from the library itself. The state's position counts as the library's does: after an answer all but the last token have been read back.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <swiftlet/swiftlet.h>
+
+struct swl_tokenizer {
+    char pieces[256][2];
+};
+struct swl_model {
+    swl_model_info info;
+};
+struct swl_session {
+    int32_t n_tokens;
+};
+
+static const char *script(const char *name, const char *otherwise)
+{
+    const char *text = getenv(name);
+
+    return text ? text : otherwise;
+}
+
+static void pause_step(void)
+{
+    long ms = atol(script("SCRIPT_DELAY_MS", "0"));
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+static swl_status scripted(const char *name, swl_error *err)
+{
+    swl_status st = (swl_status)atoi(script(name, "0"));
+
+    if (st) {
+        memset(err, 0, sizeof *err);
+        err->code = st;
+        err->offset = 7;
+        strcpy(err->file, "scripted.bin");
+        snprintf(err->message, sizeof err->message, "%s of the script", name);
+    }
+    return st;
+}
+
+swl_status swl_tokenizer_open(swl_tokenizer **out, const char *dir, swl_error *err)
+{
+    (void)dir;
+    (void)err;
+    *out = calloc(1, sizeof **out);
+    return *out ? SWL_OK : SWL_E_NOMEM;
+}
+
+void swl_tokenizer_close(swl_tokenizer *t)
+{
+    free(t);
+}
+
+swl_status swl_tokenizer_encode(const swl_tokenizer *t, const char *text, size_t n_bytes, uint32_t flags, int32_t **ids,
+                                int64_t *n_ids, swl_error *err)
+{
+    (void)t;
+    (void)flags;
+    (void)err;
+    *ids = malloc((n_bytes + 1) * sizeof **ids);
+    if (!*ids)
+        return SWL_E_NOMEM;
+    for (size_t i = 0; i < n_bytes; i++)
+        (*ids)[i] = (unsigned char)text[i];
+    *n_ids = (int64_t)n_bytes;
+    return SWL_OK;
+}
+
+const char *swl_tokenizer_token(const swl_tokenizer *t, int32_t id, int32_t *n_bytes)
+{
+    swl_tokenizer *mine = (swl_tokenizer *)t;
+
+    *n_bytes = id >= 0 && id < 256;
+    if (!*n_bytes)
+        return NULL;
+    mine->pieces[id][0] = (char)id;
+    return mine->pieces[id];
+}
+
+int32_t swl_tokenizer_special(const swl_tokenizer *t, const char *content)
+{
+    (void)t;
+    return content[0] == '<' ? 1000 : -1;
+}
+
+void swl_model_options_init(swl_model_options *opt)
+{
+    memset(opt, 0, sizeof *opt);
+}
+
+swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_error *err)
+{
+    swl_status st = scripted("SCRIPT_OPEN", err);
+
+    if (st)
+        return st;
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return SWL_E_NOMEM;
+    strcpy((*out)->info.family, "scripted");
+    strcpy((*out)->info.container, "none");
+    strcpy((*out)->info.cpu_level, opt->cpu_level ? opt->cpu_level : "best");
+    (*out)->info.ctx_tokens = opt->ctx_tokens ? opt->ctx_tokens : 4096;
+    (*out)->info.n_threads = opt->n_threads;
+    return SWL_OK;
+}
+
+void swl_model_close(swl_model *m)
+{
+    free(m);
+}
+
+void swl_model_info_get(const swl_model *m, swl_model_info *out)
+{
+    *out = m->info;
+}
+
+void swl_model_stats_get(const swl_model *m, swl_model_stats *out)
+{
+    (void)m;
+    memset(out, 0, sizeof *out);
+}
+
+swl_status swl_session_create(swl_session **out, swl_model *m, swl_error *err)
+{
+    (void)m;
+    (void)err;
+    *out = calloc(1, sizeof **out);
+    return *out ? SWL_OK : SWL_E_NOMEM;
+}
+
+void swl_session_free(swl_session *s)
+{
+    free(s);
+}
+
+void swl_session_reset(swl_session *s)
+{
+    s->n_tokens = 0;
+}
+
+int32_t swl_session_n_tokens(const swl_session *s)
+{
+    return s->n_tokens;
+}
+
+swl_status swl_session_save(const swl_session *s, const char *path, swl_error *err)
+{
+    FILE *f = fopen(path, "w");
+
+    (void)err;
+    if (!f)
+        return SWL_E_IO;
+    fprintf(f, "%d\n", s->n_tokens);
+    fclose(f);
+    return SWL_OK;
+}
+
+swl_status swl_session_load(swl_session *s, const char *path, swl_error *err)
+{
+    FILE *f = fopen(path, "r");
+    int n = 0;
+
+    (void)err;
+    if (!f || fscanf(f, "%d", &n) != 1)
+        n = 0;
+    if (f)
+        fclose(f);
+    s->n_tokens = n;
+    return SWL_OK;
+}
+
+void swl_sampling_init(swl_sampling *p)
+{
+    memset(p, 0, sizeof *p);
+    p->top_p = 1;
+}
+
+swl_status swl_sampling_load(swl_sampling *p, const char *dir, swl_error *err)
+{
+    (void)dir;
+    (void)err;
+    p->temperature = 0.75f;
+    p->top_k = 20;
+    return SWL_OK;
+}
+
+void swl_generate_options_init(swl_generate_options *opt)
+{
+    memset(opt, 0, sizeof *opt);
+}
+
+static void log_prompt(const swl_session *s, const swl_generate_options *opt)
+{
+    const char *path = getenv("SCRIPT_LOG");
+    FILE *f = path ? fopen(path, "a") : NULL;
+
+    if (!f)
+        return;
+    fprintf(f, "%d ", s->n_tokens);
+    for (int32_t i = 0; i < opt->n_prompt; i++)
+        fputc(opt->prompt[i] == '\n' ? '|' : opt->prompt[i], f);
+    fputc('\n', f);
+    fclose(f);
+}
+
+static bool read_prompt(swl_session *s, const swl_generate_options *opt)
+{
+    for (int32_t i = 0; i < opt->n_prompt; i++) {
+        pause_step();
+        if (!opt->on_prompt(opt->arg, i + 1, opt->n_prompt))
+            return false;
+    }
+    s->n_tokens += opt->n_prompt;
+    return true;
+}
+
+/* Whole characters only, as the detokeniser of the library gives them out. */
+static size_t character(const char *p)
+{
+    size_t n = 1;
+
+    while (((unsigned char)p[n] & 0xc0) == 0x80)
+        n++;
+    return n;
+}
+
+swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_generate_result *res, swl_error *err)
+{
+    const char *p = script("SCRIPT_TEXT", "Hello, world.");
+    swl_status st = scripted("SCRIPT_GENERATE", err);
+
+    memset(res, 0, sizeof *res);
+    if (st)
+        return st;
+    log_prompt(s, opt);
+    res->n_prompt = opt->n_prompt;
+    res->finish = read_prompt(s, opt) ? SWL_FINISH_NONE : SWL_FINISH_CANCELLED;
+    while (!res->finish) {
+        size_t n = character(p);
+
+        pause_step();
+        if (!*p) {
+            res->finish = SWL_FINISH_STOP;
+        } else if (!opt->on_token(opt->arg, (unsigned char)*p, p, n)) {
+            res->finish = SWL_FINISH_CANCELLED;
+            res->n_generated++;
+        } else {
+            s->n_tokens += res->n_generated > 0;
+            res->n_generated++;
+            p += n;
+            if (opt->n_max > 0 && res->n_generated == opt->n_max)
+                res->finish = SWL_FINISH_LENGTH;
+        }
+    }
+    opt->on_token(opt->arg, -1, "", 0);
+    res->prompt_seconds = res->generate_seconds = 1;
+    return SWL_OK;
+}
+
+swl_status swl_verify(swl_model *m, const char *reference, double tolerance,
+                      void (*on_row)(void *arg, const swl_verify_row *row), void *arg, swl_error *err)
+{
+    swl_status st = scripted("SCRIPT_VERIFY", err);
+    swl_verify_row rows[] = {{"embed", 0, 1, true}, {"layer_00", tolerance * 2, 2, !st}};
+
+    (void)m;
+    (void)reference;
+    on_row(arg, &rows[0]);
+    on_row(arg, &rows[1]);
+    return st;
+}
+
+void swl_repack_options_init(swl_repack_options *opt)
+{
+    memset(opt, 0, sizeof *opt);
+}
+
+swl_status swl_repack(const swl_repack_options *opt, swl_error *err)
+{
+    swl_status st = scripted("SCRIPT_REPACK", err);
+
+    for (uint64_t i = 1; !st && i <= 20; i++) {
+        pause_step();
+        if (!opt->on_progress(opt->arg, i * 50000000, 1000000000)) {
+            memset(err, 0, sizeof *err);
+            st = err->code = SWL_E_CANCELLED;
+            strcpy(err->message, "conversion stopped");
+        }
+    }
+    return st;
+}

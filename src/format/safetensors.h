@@ -10,13 +10,13 @@
 #define SWL_ST_DIMS_MAX 8
 
 typedef struct swl_st_tensor {
-    const char *name;      /* owned by the set */
+    const char *name; /* owned by the set */
     swl_dtype dtype;
     int32_t n_dims;
     int64_t shape[SWL_ST_DIMS_MAX];
-    int32_t file;          /* index of the shard */
-    uint64_t offset;       /* absolute, in the file; may be odd */
-    uint64_t size;         /* bytes */
+    int32_t file;    /* index of the shard */
+    uint64_t offset; /* absolute, in the file; may be odd */
+    uint64_t size;   /* bytes */
 } swl_st_tensor;
 
 typedef struct swl_st swl_st;
@@ -32,8 +32,8 @@ swl_status swl_st_parse(swl_st **out, const void *bytes, uint64_t n_bytes, uint6
                         swl_error *err);
 
 int32_t swl_st_count(const swl_st *s);
-const swl_st_tensor *swl_st_at(const swl_st *s, int32_t i);              /* sorted by name */
-const swl_st_tensor *swl_st_find(const swl_st *s, const char *name);     /* NULL when absent */
+const swl_st_tensor *swl_st_at(const swl_st *s, int32_t i);          /* sorted by name */
+const swl_st_tensor *swl_st_find(const swl_st *s, const char *name); /* NULL when absent */
 
 int32_t swl_st_n_files(const swl_st *s);
 const char *swl_st_path(const swl_st *s, int32_t file);

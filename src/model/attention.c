@@ -11,20 +11,15 @@
 typedef struct attn_run {
     struct swl_model *m;
     const swl_layer *l;
-    const swl_batch *b;
+    int32_t row0;              /* row 0 of the mixer's buffers is this row of the batch */
     int32_t n_segments;        /* per (row, KV head) when segments are jobs of their own; 0: one job does them all */
 } attn_run;
-
-static swl_state *state_of(const attn_run *r, int32_t row)
-{
-    return r->b->items[r->m->work.item_of[row]].state;
-}
 
 static uint8_t *kv_row(const attn_run *r, int32_t row, int32_t v, int32_t pos)
 {
     const swl_config *c = r->m->config;
 
-    return swl_state_kv(r->m, state_of(r, row), r->l->mixer_index, v) +
+    return swl_state_kv(r->m, r->m->work.state_of[r->row0 + row], r->l->mixer_index, v) +
            (int64_t)pos * c->n_kv_heads * c->head_dim * swl_kv_elem_bytes(r->m);
 }
 
@@ -34,8 +29,8 @@ static void prepare_job(void *arg, int32_t row, int32_t worker)
     const attn_run *r = arg;
     struct swl_model *m = r->m;
     const swl_config *c = m->config;
-    int32_t dim = c->head_dim, h, half = c->rotary_dims / 2, n_kv = c->n_kv_heads * dim, pos = m->work.pos[row];
-    const float *cs = m->work.rope_cos + (int64_t)row * half, *sn = m->work.rope_sin + (int64_t)row * half;
+    int32_t dim = c->head_dim, h, half = c->rotary_dims / 2, n_kv = c->n_kv_heads * dim, pos = m->work.pos[r->row0 + row];
+    const float *cs = m->work.rope_cos + (int64_t)(r->row0 + row) * half, *sn = m->work.rope_sin + (int64_t)(r->row0 + row) * half;
     float *q = m->work.group + (int64_t)row * m->work.group_width, *k = q + 2 * c->n_heads * dim;
 
     (void)worker;
@@ -62,7 +57,7 @@ static void segment(const attn_run *r, int32_t row, int32_t kv_head, int32_t seg
     struct swl_model *m = r->m;
     const swl_config *c = m->config;
     int32_t n_q = c->n_heads / c->n_kv_heads, dim = c->head_dim, key0 = seg * SWL_ATTN_SEGMENT;
-    int32_t n = m->work.pos[row] + 1 - key0;
+    int32_t n = m->work.pos[r->row0 + row] + 1 - key0;
     int64_t at = (int64_t)kv_head * dim * swl_kv_elem_bytes(m);
 
     (m->exact ? m->k.attn_f32 : m->k.attn_f16)(q, n_q, dim, kv_row(r, row, 0, key0) + at, kv_row(r, row, 1, key0) + at,
@@ -129,7 +124,7 @@ static void attend_job(void *arg, int32_t i, int32_t worker)
 
     gather_q(r, row, kv_head, q);
     segment(r, row, kv_head, 0, q, into);
-    for (seg = 1; seg * SWL_ATTN_SEGMENT <= m->work.pos[row]; seg++) {
+    for (seg = 1; seg * SWL_ATTN_SEGMENT <= m->work.pos[r->row0 + row]; seg++) {
         segment(r, row, kv_head, seg, q, part);
         merge(n_q, c->head_dim, into, part);
     }
@@ -144,7 +139,7 @@ static void segment_job(void *arg, int32_t i, int32_t worker)
     int32_t seg = i % r->n_segments, kv_head = i / r->n_segments % c->n_kv_heads, row = i / r->n_segments / c->n_kv_heads;
     float *q = r->m->scratch + worker * r->m->scratch_floats;
 
-    if (seg * SWL_ATTN_SEGMENT > r->m->work.pos[row])
+    if (seg * SWL_ATTN_SEGMENT > r->m->work.pos[r->row0 + row])
         return;
     gather_q(r, row, kv_head, q);
     segment(r, row, kv_head, seg, q, r->m->work.attn_parts + i * part_floats(c));
@@ -158,7 +153,7 @@ static void merge_job(void *arg, int32_t i, int32_t worker)
     float *parts = r->m->work.attn_parts + (int64_t)i * r->n_segments * part_floats(c);
 
     (void)worker;
-    for (seg = 1; seg * SWL_ATTN_SEGMENT <= r->m->work.pos[row]; seg++)
+    for (seg = 1; seg * SWL_ATTN_SEGMENT <= r->m->work.pos[r->row0 + row]; seg++)
         merge(c->n_heads / c->n_kv_heads, c->head_dim, parts, parts + seg * part_floats(c));
     finish(r, row, i % c->n_kv_heads, parts);
 }
@@ -166,12 +161,13 @@ static void merge_job(void *arg, int32_t i, int32_t worker)
 void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b)
 {
     swl_work *w = &m->work;
-    attn_run r = {.m = m, .l = l, .b = b};
+    swl_act in = swl_act_from(&w->norm, b->row0, m->config->hidden);
+    attn_run r = {.m = m, .l = l, .row0 = b->row0};
     int32_t n_jobs = b->n_rows * m->config->n_kv_heads, i, n_segments = 1;
 
-    swl_group_run(m, &l->in, &w->norm, b->n_rows, w->group, w->group_width);
+    swl_group_run(m, &l->in, &in, b->n_rows, w->group, w->group_width);
     swl_threads_run(m->threads, b->n_rows, prepare_job, &r);
-    for (i = 0; i < b->n_rows; i++)
+    for (i = b->row0; i < b->row0 + b->n_rows; i++)
         if (w->pos[i] / SWL_ATTN_SEGMENT + 1 > n_segments)
             n_segments = w->pos[i] / SWL_ATTN_SEGMENT + 1;
     if (n_segments > 1 && (int64_t)n_jobs * n_segments <= w->n_attn_parts) {
@@ -183,5 +179,5 @@ void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_ba
     }
     w->mix.cols = m->config->n_heads * m->config->head_dim;
     swl_act_quantise(m, &w->mix, b->n_rows);
-    swl_group_run(m, &l->out, &w->mix, b->n_rows, w->y, m->config->hidden);
+    swl_group_run(m, &l->out, &w->mix, b->n_rows, w->y + (int64_t)b->row0 * m->config->hidden, m->config->hidden);
 }

@@ -105,6 +105,20 @@ void swl_add_rows(struct swl_model *m, float *x, const float *y, int32_t n)
     swl_threads_run(m->threads, n, add_job, &r);
 }
 
+swl_act swl_act_from(const swl_act *a, int64_t row, int32_t cols)
+{
+    swl_act b = *a;
+
+    b.cols = cols;
+    b.x += row * a->ldx;
+    if (a->q) {
+        b.q += row * a->ldq;
+        b.scale += row * (a->ldq / SWL_ACT_GROUP);
+        b.sum += row * (a->ldq / SWL_ACT_SUM);
+    }
+    return b;
+}
+
 /* ---- feed-forward networks ---------------------------------------------------------------------------------------- */
 
 enum { FFN_TOKENS = 32 }; /* tokens whose gate and up rows are in a worker's scratch at once */
@@ -150,28 +164,13 @@ static void gate_up_job(void *arg, int32_t i, int32_t worker)
     }
 }
 
-/* The rows of an activation batch from `row` on. */
-static swl_act act_from(const swl_act *a, int64_t row, int32_t cols)
-{
-    swl_act b = *a;
-
-    b.cols = cols;
-    b.x += row * a->ldx;
-    if (a->q) {
-        b.q += row * a->ldq;
-        b.scale += row * (a->ldq / SWL_ACT_GROUP);
-        b.sum += row * (a->ldq / SWL_ACT_SUM);
-    }
-    return b;
-}
-
 static void down_job(void *arg, int32_t i, int32_t worker)
 {
     const ffn_run *r = arg;
     struct swl_model *m = r->m;
     const swl_ffn_job *j = &m->work.ffn_jobs[i];
     const swl_ffn_unit *u = &r->units[j->unit];
-    swl_act h = act_from(&m->work.pair_h, u->pair0, u->w.down.cols);
+    swl_act h = swl_act_from(&m->work.pair_h, u->pair0, u->w.down.cols);
     int64_t hidden = m->config->hidden;
 
     (void)worker;
@@ -201,9 +200,9 @@ void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units
     swl_threads_run(m->threads, cut_jobs(&m->work, units, n_units, true), down_job, &r);
 }
 
-void swl_dense_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b)
+void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n)
 {
-    swl_ffn_unit unit = {.w = l->ffn, .n = b->n_rows};
+    swl_ffn_unit unit = {.w = l->ffn, .n = n};
 
     swl_ffn_run(m, &unit, 1, &m->work.norm);
 }

@@ -33,16 +33,16 @@ static swl_status check_items(const struct swl_model *m, const swl_batch_item *i
 }
 
 /* Embedding row, place in its conversation, and rotation of every row. */
-static void prepare_rows(struct swl_model *m, swl_batch *b)
+static void prepare_rows(struct swl_model *m, const swl_batch_item *items, int32_t n_items)
 {
     swl_work *w = &m->work;
     int32_t half = m->config->rotary_dims / 2, i, j, k, row = 0;
 
-    for (i = 0; i < b->n_items; i++)
-        for (j = 0; j < b->items[i].n; j++, row++) {
-            w->item_of[row] = i;
-            w->pos[row] = b->items[i].state->n_tokens + j;
-            swl_matrix_row_f32(&m->weights.embed, b->items[i].ids[j], w->x + (int64_t)row * m->config->hidden);
+    for (i = 0; i < n_items; i++)
+        for (j = 0; j < items[i].n; j++, row++) {
+            w->state_of[row] = items[i].state;
+            w->pos[row] = items[i].state->n_tokens + j;
+            swl_matrix_row_f32(&m->weights.embed, items[i].ids[j], w->x + (int64_t)row * m->config->hidden);
             for (k = 0; k < half; k++) {
                 float angle = (float)w->pos[row] * m->weights.rope_freq[k];
 
@@ -50,45 +50,69 @@ static void prepare_rows(struct swl_model *m, swl_batch *b)
                 w->rope_sin[row * half + k] = (float)sin((double)angle) * m->weights.rope_scale;
             }
         }
-    b->n_rows = row;
+    w->n_rows = row;
 }
 
-static swl_status layer_forward(struct swl_model *m, int32_t i, const swl_batch *b, swl_error *err)
+/* Cuts the rows into parts for the mixers, and each part into spans of one conversation. */
+static void cut_parts(swl_work *w)
+{
+    int32_t row, n_spans = 0;
+
+    w->n_parts = 0;
+    for (row = 0; row < w->n_rows; row++) {
+        swl_batch *part = &w->parts[row / SWL_MIXER_ROWS];
+
+        if (row % SWL_MIXER_ROWS == 0) {
+            *part = (swl_batch){.spans = w->spans + n_spans, .row0 = row};
+            w->n_parts++;
+        }
+        if (!part->n_spans || w->state_of[row] != w->spans[n_spans - 1].state) {
+            w->spans[n_spans++] = (swl_span){.state = w->state_of[row], .row = row};
+            part->n_spans++;
+        }
+        w->spans[n_spans - 1].n++;
+        part->n_rows++;
+    }
+}
+
+static swl_status layer_forward(struct swl_model *m, int32_t i, swl_error *err)
 {
     const swl_layer *l = &m->weights.layers[i];
     swl_work *w = &m->work;
     swl_status st = SWL_OK;
+    int32_t p;
 
-    swl_norm_rows(m, &w->norm, w->x, l->norm_in, b->n_rows);
-    if (l->plan.mixer == SWL_MIXER_ATTENTION)
-        swl_attention_forward(m, l, b);
-    else
-        swl_deltanet_forward(m, l, b);
-    swl_add_rows(m, w->x, w->y, b->n_rows);
+    swl_norm_rows(m, &w->norm, w->x, l->norm_in, w->n_rows);
+    for (p = 0; p < w->n_parts; p++)
+        if (l->plan.mixer == SWL_MIXER_ATTENTION)
+            swl_attention_forward(m, l, &w->parts[p]);
+        else
+            swl_deltanet_forward(m, l, &w->parts[p]);
+    swl_add_rows(m, w->x, w->y, w->n_rows);
 
-    swl_norm_rows(m, &w->norm, w->x, l->norm_post, b->n_rows);
+    swl_norm_rows(m, &w->norm, w->x, l->norm_post, w->n_rows);
     if (l->plan.ffn == SWL_FFN_MOE) {
-        st = swl_moe_forward(m, i, b, err);
+        st = swl_moe_forward(m, i, w->n_rows, err);
         if (st)
             return st;
-        swl_add_rows(m, w->x, w->y, b->n_rows);
+        swl_add_rows(m, w->x, w->y, w->n_rows);
     } else {
-        swl_dense_forward(m, l, b);
-        swl_add_rows(m, w->x, w->pair_y, b->n_rows);
+        swl_dense_forward(m, l, w->n_rows);
+        swl_add_rows(m, w->x, w->pair_y, w->n_rows);
     }
     return st;
 }
 
 /* The rows whose logits are wanted, gathered at the front of the residual buffer, normalised, through the head. */
-static void head_forward(struct swl_model *m, const swl_batch *b, float *logits)
+static void head_forward(struct swl_model *m, const swl_batch_item *items, int32_t n_items, float *logits)
 {
     swl_work *w = &m->work;
     int64_t hidden = m->config->hidden;
     int32_t i, j, row = 0, n = 0;
 
-    for (i = 0; i < b->n_items; i++)
-        for (j = 0; j < b->items[i].n; j++, row++)
-            if (b->items[i].want && b->items[i].want[j])
+    for (i = 0; i < n_items; i++)
+        for (j = 0; j < items[i].n; j++, row++)
+            if (items[i].want && items[i].want[j])
                 memmove(w->x + n++ * hidden, w->x + row * hidden, (size_t)hidden * sizeof(float));
     if (!n)
         return;
@@ -96,44 +120,45 @@ static void head_forward(struct swl_model *m, const swl_batch *b, float *logits)
     swl_group_run(m, &m->weights.head, &w->norm, n, logits, m->config->vocab);
 }
 
-static swl_status run(struct swl_model *m, swl_batch *b, float *logits, const swl_trace *t, swl_error *err)
+static swl_status run(struct swl_model *m, const swl_batch_item *items, int32_t n_items, float *logits,
+                      const swl_trace *t, swl_error *err)
 {
     swl_work *w = &m->work;
     int32_t hidden = m->config->hidden, i;
     char name[32];
     swl_status st;
 
-    prepare_rows(m, b);
-    trace(t, "embed", w->x, b->n_rows, hidden);
+    prepare_rows(m, items, n_items);
+    cut_parts(w);
+    trace(t, "embed", w->x, w->n_rows, hidden);
     for (i = 0; i < m->config->n_layers; i++) {
-        st = layer_forward(m, i, b, err);
+        st = layer_forward(m, i, err);
         if (st)
             return st;
         snprintf(name, sizeof name, "layer_%02d", i);
-        trace(t, name, w->x, b->n_rows, hidden);
+        trace(t, name, w->x, w->n_rows, hidden);
     }
     if (t) {
-        swl_norm_rows(m, &w->norm, w->x, m->weights.norm_final, b->n_rows);
-        for (i = 0; i < b->n_rows; i++)
+        swl_norm_rows(m, &w->norm, w->x, m->weights.norm_final, w->n_rows);
+        for (i = 0; i < w->n_rows; i++)
             memcpy(w->y + (int64_t)i * hidden, w->norm.x + i * w->norm.ldx, (size_t)hidden * sizeof(float));
-        trace(t, "final_norm", w->y, b->n_rows, hidden);
+        trace(t, "final_norm", w->y, w->n_rows, hidden);
     }
-    head_forward(m, b, logits);
-    for (i = 0; i < b->n_items; i++)
-        b->items[i].state->n_tokens += b->items[i].n;
+    head_forward(m, items, n_items, logits);
+    for (i = 0; i < n_items; i++)
+        items[i].state->n_tokens += items[i].n;
     return SWL_OK;
 }
 
 swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t n_items, float *logits,
                        const swl_trace *t, swl_error *err)
 {
-    swl_batch b = {.items = items, .n_items = n_items};
     swl_status st;
 
     pthread_mutex_lock(&m->lock);
     st = check_items(m, items, n_items, err);
     if (!st)
-        st = run(m, &b, logits, t, err);
+        st = run(m, items, n_items, logits, t, err);
     pthread_mutex_unlock(&m->lock);
     return st;
 }

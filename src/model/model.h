@@ -18,7 +18,8 @@
 
 enum {
     SWL_ROWS_PER_JOB = 64,          /* rows of a matrix that one worker takes at a time; a multiple of SWL_ACT_GROUP */
-    SWL_CHUNK_TOKENS_DEFAULT = 512,
+    SWL_MIXER_ROWS = 256,           /* rows that go through a mixer together; bounds its buffers */
+    SWL_CHUNK_TOKENS_DEFAULT = 2048,
     SWL_CHUNK_TOKENS_MAX = 4096,
     SWL_CTX_TOKENS_DEFAULT = 4096
 };
@@ -106,9 +107,16 @@ typedef struct swl_batch_item {
     const bool *want;               /* [n]: logits wanted; NULL: for none */
 } swl_batch_item;
 
+/* Consecutive rows of one conversation. */
+typedef struct swl_span {
+    swl_state *state;
+    int32_t row, n;
+} swl_span;
+
+/* Rows [row0, row0 + n_rows) of the workspace, as the spans that make them up. */
 typedef struct swl_batch {
-    const swl_batch_item *items;
-    int32_t n_items, n_rows;
+    const swl_span *spans;
+    int32_t n_spans, row0, n_rows;
 } swl_batch;
 
 /* Called with the rows of the batch after the embedding ("embed"), every layer ("layer_00") and the last norm. */
@@ -135,12 +143,16 @@ typedef struct swl_work {
     int32_t n_rows_max, n_pairs_max;/* T, P */
     float *x;                       /* [T][hidden] the residual stream */
     swl_act norm;                   /* [T][hidden] */
-    float *group;                   /* [T][group_width] output of a group */
+    float *group;                   /* [M][group_width] output of a mixer's input group, M = min(T, SWL_MIXER_ROWS) */
     int32_t group_width;
-    swl_act mix;                    /* [T][mixer output width] */
+    swl_act mix;                    /* [M][mixer output width] */
     float *y;                       /* [T][hidden] what a block adds */
     float *rope_cos, *rope_sin;     /* [T][rotary_dims / 2] */
-    int32_t *item_of, *pos;         /* [T] batch item and position of each row */
+    swl_state **state_of;           /* [T] conversation of each row */
+    int32_t *pos;                   /* [T] its position there */
+    swl_span *spans;                /* [2 T] of the mixers' batches */
+    swl_batch *parts;               /* [T / SWL_MIXER_ROWS + 1] the mixers' batches */
+    int32_t n_parts, n_rows;        /* of the running pass */
     float *attn_parts;              /* [n_attn_parts][query heads per KV head][head_dim + 2] */
     int32_t n_attn_parts;
     float *router;                  /* [T][E + 1] */
@@ -189,10 +201,11 @@ swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t
 
 /* ---- the parts of a layer (one file each): rows come in work->norm, what they add goes to work->y ------------------- */
 
+/* Mixers take a part of the rows at a time; the feed-forward blocks take all n rows. */
 void swl_deltanet_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
 void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
-void swl_dense_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
-swl_status swl_moe_forward(struct swl_model *m, int32_t layer, const swl_batch *b, swl_error *err);
+void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n);
+swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n, swl_error *err);
 
 /* ---- exec.c: work cut for the worker team --------------------------------------------------------------------------- */
 
@@ -204,6 +217,8 @@ void swl_act_quantise(struct swl_model *m, swl_act *a, int32_t n);
 void swl_norm_rows(struct swl_model *m, swl_act *a, const float *x, const float *w, int32_t n);
 /* Runs units over rows of `in`; the results are in work->pair_y. */
 void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, const swl_act *in);
+/* The rows of an activation batch from `row` on, as a batch of `cols` columns. */
+swl_act swl_act_from(const swl_act *a, int64_t row, int32_t cols);
 /* x += y for n rows of hidden. */
 void swl_add_rows(struct swl_model *m, float *x, const float *y, int32_t n);
 

@@ -117,7 +117,7 @@ static int32_t make_units(struct swl_model *m, int32_t layer, int32_t n_wave, sw
 }
 
 /* Hits (and in the first wave the shared expert) are computed while misses load. */
-static swl_status run_wave(struct swl_model *m, int32_t layer, const swl_batch *b, int32_t n_wave, bool with_shared,
+static swl_status run_wave(struct swl_model *m, int32_t layer, int32_t n_rows, int32_t n_wave, bool with_shared,
                            swl_error *err)
 {
     swl_work *w = &m->work;
@@ -127,7 +127,7 @@ static swl_status run_wave(struct swl_model *m, int32_t layer, const swl_batch *
     if (st)
         return st;
     if (with_shared)
-        w->units[n++] = (swl_ffn_unit){.w = m->weights.layers[layer].ffn, .n = b->n_rows};
+        w->units[n++] = (swl_ffn_unit){.w = m->weights.layers[layer].ffn, .n = n_rows};
     n += make_units(m, layer, n_wave, w->units + n);
     if (n)
         swl_ffn_run(m, w->units, n, &w->norm);
@@ -173,20 +173,20 @@ static void combine_job(void *arg, int32_t i, int32_t worker)
                   w->pair_y + (int64_t)row * hidden + col, n);
 }
 
-swl_status swl_moe_forward(struct swl_model *m, int32_t layer, const swl_batch *b, swl_error *err)
+swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err)
 {
     const swl_layer *l = &m->weights.layers[layer];
-    combine_run r = {.m = m, .n_rows = b->n_rows, .first = true};
+    combine_run r = {.m = m, .n_rows = n_rows, .first = true};
     int32_t e = 0, n_experts = m->config->n_experts;
     swl_status st;
 
-    swl_group_run(m, &l->router, &m->work.norm, b->n_rows, m->work.router, n_experts + 1);
-    swl_threads_run(m->threads, b->n_rows, route_job, m);
-    sort_pairs(m, b->n_rows);
+    swl_group_run(m, &l->router, &m->work.norm, n_rows, m->work.router, n_experts + 1);
+    swl_threads_run(m->threads, n_rows, route_job, m);
+    sort_pairs(m, n_rows);
     while (!r.last) {
         e = next_wave(m, e, &r.n_wave);
-        r.last = m->work.expert_first[e] == b->n_rows * m->config->n_experts_used;
-        st = run_wave(m, layer, b, r.n_wave, r.first, err);
+        r.last = m->work.expert_first[e] == n_rows * m->config->n_experts_used;
+        st = run_wave(m, layer, n_rows, r.n_wave, r.first, err);
         if (st)
             return st;
         swl_threads_run(m->threads, (m->config->hidden + COMBINE_COLUMNS - 1) / COMBINE_COLUMNS, combine_job, &r);

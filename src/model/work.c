@@ -56,17 +56,20 @@ static void carve_all(struct swl_model *m, carver *c)
     const swl_config *cf = m->config;
     swl_work *w = &m->work;
     uint64_t rows = (uint64_t)w->n_rows_max, pairs = (uint64_t)w->n_pairs_max, hidden = (uint64_t)cf->hidden;
+    uint64_t mixer_rows = rows < SWL_MIXER_ROWS ? rows : SWL_MIXER_ROWS;
     uint64_t experts = (uint64_t)cf->n_experts, k = (uint64_t)cf->n_experts_used, half = (uint64_t)cf->rotary_dims / 2;
 
     w->x = carve(c, rows * hidden, sizeof(float));
     carve_act(c, &w->norm, rows, cf->hidden, m->exact);
-    w->group = carve(c, rows * (uint64_t)w->group_width, sizeof(float));
-    carve_act(c, &w->mix, rows, max_i32(cf->n_v_heads * cf->v_dim, cf->n_heads * cf->head_dim), m->exact);
+    w->group = carve(c, mixer_rows * (uint64_t)w->group_width, sizeof(float));
+    carve_act(c, &w->mix, mixer_rows, max_i32(cf->n_v_heads * cf->v_dim, cf->n_heads * cf->head_dim), m->exact);
     w->y = carve(c, rows * hidden, sizeof(float));
     w->rope_cos = carve(c, rows * half, sizeof(float));
     w->rope_sin = carve(c, rows * half, sizeof(float));
-    w->item_of = carve(c, rows, sizeof(int32_t));
+    w->state_of = carve(c, rows, sizeof *w->state_of);
     w->pos = carve(c, rows, sizeof(int32_t));
+    w->spans = carve(c, 2 * rows, sizeof *w->spans);
+    w->parts = carve(c, rows / SWL_MIXER_ROWS + 1, sizeof *w->parts);
     w->attn_parts = carve(c, (uint64_t)w->n_attn_parts * (uint64_t)(cf->n_heads / cf->n_kv_heads * (cf->head_dim + 2)),
                           sizeof(float));
     w->router = carve(c, rows * (experts + 1), sizeof(float));
@@ -103,7 +106,7 @@ swl_status swl_work_init(struct swl_model *m, swl_error *err)
 
     w->n_rows_max = m->chunk_tokens;
     small = w->n_rows_max < 32 ? w->n_rows_max : 32;
-    w->n_pairs_max = c->n_experts ? max_i32(2 * w->n_rows_max, small * c->n_experts_used) : 0;
+    w->n_pairs_max = c->n_experts ? max_i32(w->n_rows_max, small * c->n_experts_used) : 0;
     w->group_width = group_width(c);
     w->n_attn_parts = 4 * c->n_kv_heads * (m->ctx_tokens / SWL_ATTN_SEGMENT + 1); /* four rows cut by segment */
     w->n_ffn_jobs_max = blocks * (c->n_experts + 1);

@@ -117,7 +117,8 @@ typedef struct swl_model swl_model;
 typedef struct swl_model_options {
     const char *path;          /* directory: .qpack, MLX checkpoint or Hugging Face checkpoint */
     int32_t n_threads;         /* 0: as many as the process may run on */
-    int32_t chunk_tokens;      /* prompt tokens per forward pass; 0: default. The result does not depend on it. */
+    uint64_t memory_bytes;     /* bound of the whole process; 0: what the machine and its cgroup have to give */
+    int32_t chunk_tokens;      /* prompt tokens per forward pass; 0: as the budget allows. Results do not depend on it. */
     int32_t ctx_tokens;        /* the longest conversation; 0: default */
     int32_t pool_slots;        /* expert slots per layer; 0: as many as fit. Never below one token's experts. */
     bool exact;                /* float32 activations throughout (slower; for comparison with references) */
@@ -144,6 +145,27 @@ typedef struct swl_model_info {
     char cpu_level[16];
     int32_t n_threads;
 } swl_model_info;
+
+/* Where the memory of the process goes, all in bytes; decided before anything large is allocated. */
+typedef struct swl_memory_plan {
+    uint64_t limit;            /* the budget */
+    uint64_t base;             /* program, libraries, tokenizer, small objects */
+    uint64_t dense;            /* weights that are always in memory */
+    uint64_t work;             /* buffers of a forward pass of chunk_tokens */
+    uint64_t state;            /* one conversation: delta-net and convolution state, KV cache of ctx_tokens, logits */
+    uint64_t io;               /* buffers of the expert store */
+    uint64_t pool;             /* pool_slots experts in every layer */
+    uint64_t total;            /* of the above, limit excepted */
+    uint64_t floor;            /* the smallest limit that would do for this context */
+    uint64_t pool_all;         /* a pool that holds every expert */
+    int32_t ctx_tokens, chunk_tokens, pool_slots, n_experts;
+} swl_memory_plan;
+
+/* The plan that swl_model_open would follow, without loading anything. SWL_E_BUDGET when the limit is too small: *out is
+ * filled all the same, and the message gives the figure that would do. */
+SWL_API swl_status swl_memory_plan_make(swl_memory_plan *out, const swl_model_options *opt, swl_error *err);
+/* The plan of an open model. */
+SWL_API void swl_memory_plan_get(const swl_model *m, swl_memory_plan *out);
 
 SWL_API void swl_model_options_init(swl_model_options *opt);
 SWL_API swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_error *err);

@@ -67,6 +67,15 @@ swl_status swl_file_read_at(int fd, const char *path, uint64_t offset, void *dst
     return SWL_OK;
 }
 
+void swl_file_forget(int fd, uint64_t offset, uint64_t n)
+{
+#if defined(POSIX_FADV_DONTNEED)
+    posix_fadvise(fd, (off_t)offset, (off_t)n, POSIX_FADV_DONTNEED);
+#else
+    (void)fd, (void)offset, (void)n;
+#endif
+}
+
 swl_status swl_file_load(char **data, size_t *n, const char *path, uint64_t n_max, swl_error *err)
 {
     swl_status st;

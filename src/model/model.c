@@ -33,15 +33,12 @@ static swl_status take_options(swl_model *m, const swl_model_options *opt, int32
     m->ctx_tokens = opt->ctx_tokens                            ? opt->ctx_tokens
                     : m->config->ctx_max < SWL_CTX_TOKENS_DEFAULT ? m->config->ctx_max
                                                                : SWL_CTX_TOKENS_DEFAULT;
-    m->chunk_tokens = opt->chunk_tokens ? opt->chunk_tokens : SWL_CHUNK_TOKENS_DEFAULT;
-    if (m->chunk_tokens > m->ctx_tokens)
-        m->chunk_tokens = m->ctx_tokens;
     *n_threads = opt->n_threads ? opt->n_threads : swl_cpus_available();
     return SWL_OK;
 }
 
 /* Describes the checkpoint's experts to the store, which keeps what it needs. */
-static swl_status open_store(swl_model *m, int32_t pool_slots, swl_error *err)
+static swl_status open_store(swl_model *m, swl_error *err)
 {
     const swl_checkpoint *ck = m->ck;
     int32_t n_layers = m->config->n_layers, i;
@@ -64,11 +61,7 @@ static swl_status open_store(swl_model *m, int32_t pool_slots, swl_error *err)
 
                 layers[i] = (swl_store_layer){m->config->n_experts, e->n_ranges, e->ranges, e->slot_bytes, e->crc32c};
             }
-        c.slots_per_layer = pool_slots ? pool_slots : m->config->n_experts;
-        if (c.slots_per_layer < m->config->n_experts_used)
-            c.slots_per_layer = m->config->n_experts_used;
-        if (c.slots_per_layer > m->config->n_experts)
-            c.slots_per_layer = m->config->n_experts;
+        c.slots_per_layer = m->plan.pool_slots;
         st = swl_store_create(&m->store, &c, err);
     }
     swl_free(layers);
@@ -77,42 +70,69 @@ static swl_status open_store(swl_model *m, int32_t pool_slots, swl_error *err)
     return st;
 }
 
-swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_error *err)
+/* Everything that comes before the first large allocation. */
+static swl_status prepare(swl_model *m, const swl_model_options *opt, swl_error *err)
 {
-    swl_model *m = swl_calloc(1, sizeof *m);
     int32_t n_threads = 0;
-    swl_status st;
+    swl_status st = swl_checkpoint_open(&m->ck, opt->path, err);
 
-    *out = NULL;
-    if (!m)
-        return swl_fail(err, SWL_E_NOMEM, "model: out of memory");
-    pthread_mutex_init(&m->lock, NULL);
-    st = swl_checkpoint_open(&m->ck, opt->path, err);
     if (st)
-        goto fail;
+        return st;
     m->config = &m->ck->config;
     st = take_options(m, opt, &n_threads, err);
     if (st)
-        goto fail;
+        return st;
     swl_kernels_init(&m->k, m->cpu_flags);
     st = swl_threads_create(&m->threads, n_threads, err);
-    if (st)
-        goto fail;
-    st = swl_weights_load(&m->weights, m->ck, err);
-    if (st)
-        goto fail;
-    if (m->weights.n_moe)
-        st = open_store(m, opt->pool_slots, err);
-    if (st)
-        goto fail;
-    st = swl_work_init(m, err);
-    if (st)
-        goto fail;
-    *out = m;
-    return SWL_OK;
-fail:
+    return st ? st : swl_budget_plan(m, opt->memory_bytes, opt->chunk_tokens, opt->pool_slots, err);
+}
+
+static swl_model *model_new(swl_error *err)
+{
+    swl_model *m = swl_calloc(1, sizeof *m);
+
+    if (m)
+        pthread_mutex_init(&m->lock, NULL);
+    else
+        swl_fail(err, SWL_E_NOMEM, "model: out of memory");
+    return m;
+}
+
+swl_status swl_memory_plan_make(swl_memory_plan *out, const swl_model_options *opt, swl_error *err)
+{
+    swl_model *m = model_new(err);
+    swl_status st = m ? prepare(m, opt, err) : SWL_E_NOMEM;
+
+    memset(out, 0, sizeof *out);
+    if (m)
+        *out = m->plan;
     swl_model_close(m);
     return st;
+}
+
+void swl_memory_plan_get(const swl_model *m, swl_memory_plan *out)
+{
+    *out = m->plan;
+}
+
+swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_error *err)
+{
+    swl_model *m = model_new(err);
+    swl_status st = m ? prepare(m, opt, err) : SWL_E_NOMEM;
+
+    *out = NULL;
+    if (!st)
+        st = swl_weights_load(&m->weights, m->ck, err);
+    if (!st && m->weights.n_moe)
+        st = open_store(m, err);
+    if (!st)
+        st = swl_work_init(m, err);
+    if (st) {
+        swl_model_close(m);
+        return st;
+    }
+    *out = m;
+    return SWL_OK;
 }
 
 void swl_model_close(swl_model *m)
@@ -178,11 +198,8 @@ void swl_model_info_get(const swl_model *m, swl_model_info *o)
     o->ctx_tokens = m->ctx_tokens;
     o->ctx_tokens_max = c->ctx_max;
     o->dense_bytes = m->weights.arena_bytes;
-    o->state_bytes_fixed = (uint64_t)m->weights.n_deltanet * 4 *
-                           ((uint64_t)c->n_v_heads * (uint64_t)c->k_dim * (uint64_t)c->v_dim +
-                            (uint64_t)(c->conv_width - 1) * (uint64_t)swl_conv_channels(c));
-    o->kv_bytes_token = (uint64_t)m->weights.n_attention * 2 * (uint64_t)c->n_kv_heads * (uint64_t)c->head_dim *
-                        (uint64_t)swl_kv_elem_bytes(m);
+    o->state_bytes_fixed = swl_state_fixed_bytes(m);
+    o->kv_bytes_token = swl_state_token_bytes(m);
     o->mtp = m->ck->mtp;
     snprintf(o->cpu_level, sizeof o->cpu_level, "%s", swl_cpu_level_name(m->cpu_flags));
     o->n_threads = swl_threads_count(m->threads);

@@ -78,6 +78,8 @@ typedef struct swl_weights {
     uint64_t arena_bytes, arena_used;
 } swl_weights;
 
+/* The bytes that loading will take, from shapes alone. */
+swl_status swl_weights_measure(const swl_checkpoint *c, uint64_t *bytes, swl_error *err);
 swl_status swl_weights_load(swl_weights *w, const swl_checkpoint *c, swl_error *err);
 void swl_weights_free(swl_weights *w, int32_t n_layers);
 
@@ -94,6 +96,9 @@ typedef struct swl_state {
 swl_status swl_state_create(swl_state **out, const struct swl_model *m, swl_error *err);
 void swl_state_free(swl_state *s);
 void swl_state_reset(swl_state *s);
+/* Bytes of a conversation: independent of its length, and per token of its context. From the config alone. */
+uint64_t swl_state_fixed_bytes(const struct swl_model *m);
+uint64_t swl_state_token_bytes(const struct swl_model *m);
 /* K (v = 0) or V (v = 1) of an attention layer. */
 uint8_t *swl_state_kv(const struct swl_model *m, const swl_state *s, int32_t index, int32_t v);
 
@@ -184,11 +189,14 @@ struct swl_model {
     uint32_t cpu_flags;
     bool exact;
     int32_t ctx_tokens, chunk_tokens;
+    swl_memory_plan plan;
     float *scratch;                 /* [workers][scratch_floats] */
     int64_t scratch_floats;
     pthread_mutex_t lock;           /* one forward pass at a time: it owns `work` */
 };
 
+/* The bytes that init will take for the model's chunk and context. */
+uint64_t swl_work_measure(struct swl_model *m);
 swl_status swl_work_init(struct swl_model *m, swl_error *err);
 void swl_work_free(struct swl_model *m);
 
@@ -221,6 +229,12 @@ void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units
 swl_act swl_act_from(const swl_act *a, int64_t row, int32_t cols);
 /* x += y for n rows of hidden. */
 void swl_add_rows(struct swl_model *m, float *x, const float *y, int32_t n);
+
+/* ---- budget.c --------------------------------------------------------------------------------------------------------- */
+
+/* Fills m->plan and chooses m->chunk_tokens: checkpoint, threads, context and arithmetic of m are set, nothing is loaded.
+ * chunk and slots: what the caller asked for, 0 to choose. */
+swl_status swl_budget_plan(struct swl_model *m, uint64_t limit, int32_t chunk, int32_t slots, swl_error *err);
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------- */
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "model/model.h"
@@ -48,10 +49,25 @@ static swl_status wrong_shape(loader *ld, const swl_st_tensor *t, const char *ex
                        "tensor \"%s\" is %s [%s], expected %s", t->name, swl_dtype_name(t->dtype), found, expected);
 }
 
+/* Large tensors are read in pieces that are dropped from the page cache, which would else hold all of it a second time. */
+static swl_status read_uncached(loader *ld, const swl_st_tensor *t, uint8_t *dst)
+{
+    uint64_t done, n, piece = UINT64_C(32) << 20;
+    swl_status st = SWL_OK;
+
+    for (done = 0; done < t->size && !st; done += n) {
+        n = t->size - done < piece ? t->size - done : piece;
+        st = swl_st_read(ld->ck->dense, t, done, dst + done, n, ld->err);
+        if (t->size > (UINT64_C(1) << 20))
+            swl_file_forget(swl_st_fd(ld->ck->dense, t->file), t->offset + done, n);
+    }
+    return st;
+}
+
 /* The bytes of a tensor, checked when the container knows their checksum. */
 static swl_status read_tensor(loader *ld, const swl_st_tensor *t, uint8_t *dst)
 {
-    swl_status st = swl_st_read(ld->ck->dense, t, 0, dst, t->size, ld->err);
+    swl_status st = read_uncached(ld, t, dst);
     uint32_t want, found;
 
     if (st || !swl_checkpoint_crc32c(ld->ck, t, &want))
@@ -491,6 +507,22 @@ static void plan_layers(swl_weights *w, const swl_config *c)
         l->mixer_index = l->plan.mixer == SWL_MIXER_ATTENTION ? w->n_attention++ : w->n_deltanet++;
         w->n_moe += l->plan.ffn == SWL_FFN_MOE;
     }
+}
+
+swl_status swl_weights_measure(const swl_checkpoint *ck, uint64_t *bytes, swl_error *err)
+{
+    swl_weights w = {0};
+    loader ld = {.ck = ck, .c = &ck->config, .w = &w, .err = err, .measure = true};
+    swl_status st = SWL_OK;
+
+    w.layers = swl_calloc((size_t)ck->config.n_layers, sizeof *w.layers);
+    if (!w.layers)
+        return swl_fail(err, SWL_E_NOMEM, "out of memory for the layers");
+    plan_layers(&w, &ck->config);
+    st = load_all(&ld);
+    *bytes = w.arena_used;
+    swl_weights_free(&w, ck->config.n_layers);
+    return st;
 }
 
 swl_status swl_weights_load(swl_weights *w, const swl_checkpoint *ck, swl_error *err)

@@ -97,19 +97,43 @@ static int64_t scratch_floats(const swl_config *c)
     return (n + 63) / 64 * 64; /* whole cache lines, so that workers do not share one */
 }
 
-swl_status swl_work_init(struct swl_model *m, swl_error *err)
+static uint64_t scratch_bytes(const struct swl_model *m)
+{
+    return (uint64_t)swl_threads_count(m->threads) * (uint64_t)m->scratch_floats * sizeof(float);
+}
+
+/* Everything that the sizes of the buffers follow from. */
+static void set_sizes(struct swl_model *m)
 {
     const swl_config *c = m->config;
     swl_work *w = &m->work;
-    carver cv = {0};
-    int32_t blocks = (max_i32(ffn_width(c), c->hidden) + SWL_ROWS_PER_JOB - 1) / SWL_ROWS_PER_JOB, small;
+    int32_t blocks = (max_i32(ffn_width(c), c->hidden) + SWL_ROWS_PER_JOB - 1) / SWL_ROWS_PER_JOB;
+    int32_t small = m->chunk_tokens < 32 ? m->chunk_tokens : 32;
 
     w->n_rows_max = m->chunk_tokens;
-    small = w->n_rows_max < 32 ? w->n_rows_max : 32;
     w->n_pairs_max = c->n_experts ? max_i32(w->n_rows_max, small * c->n_experts_used) : 0;
     w->group_width = group_width(c);
     w->n_attn_parts = 4 * c->n_kv_heads * (m->ctx_tokens / SWL_ATTN_SEGMENT + 1); /* four rows cut by segment */
     w->n_ffn_jobs_max = blocks * (c->n_experts + 1);
+    m->scratch_floats = scratch_floats(c);
+}
+
+uint64_t swl_work_measure(struct swl_model *m)
+{
+    carver cv = {0};
+
+    set_sizes(m);
+    carve_all(m, &cv);
+    memset(&m->work, 0, sizeof m->work);
+    return cv.used + scratch_bytes(m);
+}
+
+swl_status swl_work_init(struct swl_model *m, swl_error *err)
+{
+    swl_work *w = &m->work;
+    carver cv = {0};
+
+    set_sizes(m);
     carve_all(m, &cv);
     w->bytes = cv.used;
     w->block = cv.block = swl_big_alloc(w->bytes);
@@ -117,8 +141,7 @@ swl_status swl_work_init(struct swl_model *m, swl_error *err)
         return swl_fail(err, SWL_E_NOMEM, "out of memory for %" PRIu64 " bytes of buffers", w->bytes);
     cv.used = 0;
     carve_all(m, &cv);
-    m->scratch_floats = scratch_floats(c);
-    m->scratch = swl_big_alloc((uint64_t)swl_threads_count(m->threads) * (uint64_t)m->scratch_floats * sizeof(float));
+    m->scratch = swl_big_alloc(scratch_bytes(m));
     return m->scratch ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory for the workers' scratch");
 }
 
@@ -126,7 +149,7 @@ void swl_work_free(struct swl_model *m)
 {
     swl_big_free(m->work.block, m->work.bytes);
     if (m->scratch)
-        swl_big_free(m->scratch, (uint64_t)swl_threads_count(m->threads) * (uint64_t)m->scratch_floats * sizeof(float));
+        swl_big_free(m->scratch, scratch_bytes(m));
     memset(&m->work, 0, sizeof m->work);
     m->scratch = NULL;
 }

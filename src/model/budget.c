@@ -1,0 +1,125 @@
+/*
+ * budget.c: divides the memory of the process before any of it is taken. What must be there (program, dense weights, one
+ * conversation) comes first; then buffers for as long a chunk as is worth it, because each chunk of a prompt reads nearly
+ * every expert once; the rest is the expert pool, between one token's experts per layer and all of them.
+ */
+#include <inttypes.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/sysmem.h"
+#include "model/model.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+enum {
+    CHUNK_MIN = 32,
+    CHUNK_ENOUGH = 64,      /* up to here buffers win over pool slots */
+    WORK_SHARE = 5          /* beyond: at most this part of what is left after the fixed costs */
+};
+
+/* The text side needs a multiple of its file: strings, tables and the parsed JSON while loading. Measured with the
+ * 248,077-token vocabulary, whose file has 12.8 MB. */
+enum { TOKENIZER_FACTOR = 6 };
+
+static uint64_t tokenizer_bytes(const struct swl_model *m)
+{
+    char *path = swl_path_join(m->ck->dir, "tokenizer.json");
+    uint64_t size = 0;
+    int fd;
+
+    if (path && !swl_file_open(&fd, &size, path, NULL))
+        swl_file_close(fd);
+    swl_free(path);
+    return size * TOKENIZER_FACTOR;
+}
+
+/* What is resident now, and what comes on top that is not counted one by one: thread stacks, heap, file tables, the rounding
+ * of large blocks to huge pages. */
+static uint64_t base_bytes(const struct swl_model *m)
+{
+    swl_sysmem mem;
+
+    swl_sysmem_get(&mem);
+    return mem.resident + 24 * MIB + (uint64_t)swl_threads_count(m->threads) * MIB / 2 + tokenizer_bytes(m);
+}
+
+static uint64_t state_bytes(const struct swl_model *m)
+{
+    uint64_t vocab = (uint64_t)m->config->vocab, ids = (uint64_t)m->ctx_tokens * sizeof(int32_t);
+
+    return swl_state_fixed_bytes(m) + swl_state_token_bytes(m) * (uint64_t)m->ctx_tokens + ids +
+           vocab * (sizeof(float) + sizeof(swl_candidate));
+}
+
+/* One slot in every MoE layer. */
+static uint64_t slot_row_bytes(const struct swl_model *m)
+{
+    uint64_t n = 0;
+    int32_t i;
+
+    for (i = 0; i < m->config->n_layers; i++)
+        if (m->config->layers[i].ffn == SWL_FFN_MOE)
+            n += m->ck->experts[i].slot_bytes;
+    return n;
+}
+
+static uint64_t work_bytes(struct swl_model *m, int32_t chunk)
+{
+    m->chunk_tokens = chunk < m->ctx_tokens ? chunk : m->ctx_tokens;
+    return swl_work_measure(m);
+}
+
+/* The longest chunk whose buffers are worth their memory; sets m->chunk_tokens. */
+static uint64_t choose_chunk(struct swl_model *m, uint64_t room, uint64_t floor, int32_t asked)
+{
+    int32_t chunk = asked ? asked : SWL_CHUNK_TOKENS_DEFAULT;
+    uint64_t work = work_bytes(m, chunk);
+
+    while (!asked && chunk > CHUNK_MIN && (work + floor > room || (chunk > CHUNK_ENOUGH && work > room / WORK_SHARE))) {
+        chunk /= 2;
+        work = work_bytes(m, chunk);
+    }
+    return work;
+}
+
+static int32_t clamp_slots(const struct swl_model *m, uint64_t slots)
+{
+    uint64_t lo = (uint64_t)m->config->n_experts_used, hi = (uint64_t)m->config->n_experts;
+
+    return (int32_t)(slots < lo ? lo : slots > hi ? hi : slots);
+}
+
+swl_status swl_budget_plan(struct swl_model *m, uint64_t limit, int32_t chunk, int32_t slots, swl_error *err)
+{
+    swl_memory_plan *p = &m->plan;
+    uint64_t row = slot_row_bytes(m), floor_pool = row * (uint64_t)m->config->n_experts_used, fixed, room;
+    swl_sysmem mem;
+    swl_status st = swl_weights_measure(m->ck, &p->dense, err);
+
+    if (st)
+        return st;
+    swl_sysmem_get(&mem);
+    p->limit = limit ? limit : swl_sysmem_budget(&mem);
+    p->ctx_tokens = m->ctx_tokens;
+    p->n_experts = m->config->n_experts;
+    p->base = base_bytes(m);
+    p->state = state_bytes(m);
+    p->pool_all = row * (uint64_t)m->config->n_experts;
+    fixed = p->base + p->dense + p->state + p->io;
+    p->floor = fixed + work_bytes(m, chunk ? chunk : CHUNK_MIN) + floor_pool;
+    room = p->limit > fixed ? p->limit - fixed : 0;
+    p->work = choose_chunk(m, room, floor_pool, chunk);
+    p->chunk_tokens = m->chunk_tokens;
+    room = room > p->work ? room - p->work : 0;
+    p->pool_slots = row ? clamp_slots(m, slots ? (uint64_t)slots : room / row) : 0;
+    p->pool = row * (uint64_t)p->pool_slots;
+    p->total = fixed + p->work + p->pool;
+    if (p->total > p->limit)
+        return swl_fail(err, SWL_E_BUDGET,
+                        "%" PRIu64 " MiB are not enough for this model with a context of %d tokens: it needs %" PRIu64
+                        " MiB%s", p->limit / MIB, m->ctx_tokens,
+                        ((slots ? p->total : p->floor) + MIB - 1) / MIB, slots ? " with the pool that was asked for" : "");
+    return SWL_OK;
+}

@@ -1,0 +1,114 @@
+/* The memory plan: what it adds up to, what it refuses, and that the figure it names is enough. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <swiftlet/swiftlet.h>
+
+#include "base/sysmem.h"
+
+#define CASE SWL_TEST_DATA "/oracle/cases/next-a-mlx4"
+#define MIB  (UINT64_C(1) << 20)
+
+static swl_model_options options(uint64_t memory)
+{
+    swl_model_options o;
+
+    swl_model_options_init(&o);
+    o.path = CASE;
+    o.memory_bytes = memory;
+    o.n_threads = 2;
+    return o;
+}
+
+static void the_parts_add_up_and_stay_below_the_limit(void **state)
+{
+    swl_model_options o = options(0);
+    swl_memory_plan p, big;
+    uint64_t limit;
+
+    (void)state;
+    assert_int_equal(swl_memory_plan_make(&big, &o, NULL), SWL_OK);
+    assert_int_equal(big.pool, big.pool_all); /* this machine holds a tiny model */
+    for (limit = big.floor + 4 * MIB; limit < big.total; limit += (big.total - big.floor) / 23 + 1) {
+        o = options(limit);
+        assert_int_equal(swl_memory_plan_make(&p, &o, NULL), SWL_OK);
+        assert_int_equal(p.total, p.base + p.dense + p.work + p.state + p.io + p.pool);
+        assert_true(p.total <= limit);
+        assert_true(p.pool_slots >= 1 && p.pool_slots <= p.n_experts);
+    }
+}
+
+static void too_little_is_refused_with_a_figure_that_does(void **state)
+{
+    swl_model_options o = options(1 * MIB);
+    swl_memory_plan p;
+    swl_model *m;
+    swl_error err;
+    unsigned long mib;
+    const char *needs;
+
+    (void)state;
+    assert_int_equal(swl_model_open(&m, &o, &err), SWL_E_BUDGET);
+    assert_null(m);
+    needs = strstr(err.message, "needs ");
+    assert_non_null(needs);
+    assert_int_equal(sscanf(needs, "needs %lu MiB", &mib), 1);
+    o = options((mib + 8) * MIB); /* a few pages may have been touched since */
+    assert_int_equal(swl_memory_plan_make(&p, &o, &err), SWL_OK);
+    assert_int_equal(swl_model_open(&m, &o, &err), SWL_OK);
+    swl_model_close(m);
+}
+
+static void more_slots_than_fit_are_refused(void **state)
+{
+    swl_model_options o = options(0);
+    swl_memory_plan p;
+    swl_error err;
+
+    (void)state;
+    assert_int_equal(swl_memory_plan_make(&p, &o, NULL), SWL_OK);
+    o = options(p.floor + 2 * MIB);
+    o.pool_slots = p.n_experts;
+    if (p.pool > 8 * MIB)
+        assert_int_equal(swl_memory_plan_make(&p, &o, &err), SWL_E_BUDGET);
+    o = options(0);
+    o.pool_slots = 1; /* below one token's experts: raised to them */
+    assert_int_equal(swl_memory_plan_make(&p, &o, NULL), SWL_OK);
+    assert_true(p.pool_slots > 1 && p.pool_slots < p.n_experts);
+}
+
+static void the_machine_is_read(void **state)
+{
+    swl_sysmem m;
+
+    (void)state;
+    swl_sysmem_get(&m);
+    assert_true(m.total > 64 * MIB);
+    assert_true(m.resident > 0 && m.resident < m.total);
+    assert_true(swl_sysmem_budget(&m) < m.total + m.resident);
+    assert_true(swl_sysmem_peak() >= m.resident / 2);
+    m.group_limit = 512 * MIB;
+    m.group_used = 100 * MIB;
+    m.resident = 50 * MIB;
+    m.available = m.total;
+    assert_int_equal(swl_sysmem_budget(&m), (412 + 50 - 256) * MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_parts_add_up_and_stay_below_the_limit),
+        cmocka_unit_test(too_little_is_refused_with_a_figure_that_does),
+        cmocka_unit_test(more_slots_than_fit_are_refused),
+        cmocka_unit_test(the_machine_is_read),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -10,11 +10,13 @@ usage: check_repack.py PROGRAM [--kills N] [SOURCE ...]
 The last line says "N passed, N failed".
 """
 import argparse
+import concurrent.futures
 import hashlib
 import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -26,7 +28,8 @@ import numpy as np
 from safetensors import safe_open
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CASES = os.path.join(os.path.dirname(HERE), "oracle", "cases")
+ROOT = os.path.dirname(os.path.dirname(HERE))
+CASES = os.path.join(ROOT, "tests", "oracle", "cases")
 PROJ = ("gate_proj", "up_proj", "down_proj")
 PARTS = ("weight", "scales", "biases")
 SIZE = {"F32": 4, "F16": 2, "BF16": 2, "U32": 4, "I32": 4}
@@ -127,9 +130,9 @@ def quantise(x, bits, group):
     return packed.tobytes(), to_bf16(s).tobytes(), to_bf16(bias).tobytes()
 
 
-# ---- what a container must hold -----------------------------------------------------------------------------------------
+# ---- what a container must hold --------------------------------------------------------------------------------------
 
-ZERO_CENTRED = re.compile(r"(input_layernorm|post_attention_layernorm|q_norm|k_norm|pre_fc_norm_\w+|model\.norm|mtp\.norm)"
+ZERO_CENTRED = re.compile(r"(input_layernorm|post_attention_layernorm|[qk]_norm|pre_fc_norm_\w+|(model|mtp)\.norm)"
                           r"\.weight$")
 VECTOR = re.compile(r"(norm\w*\.weight|conv1d\.weight|A_log|dt_bias)$")
 EXPERT = re.compile(r"\.mlp\.(switch_mlp|experts)\.")
@@ -145,7 +148,9 @@ def canonical(name):
 
 
 class Source:
-    def __init__(self, path):
+    """draft: "keep" the draft head's norms as the trunk's, "shift" them by one, or "drop" the draft head."""
+
+    def __init__(self, path, draft="keep"):
         self.path = path
         self.tensors = Tensors(path)
         with open(os.path.join(path, "config.json")) as f:
@@ -156,6 +161,9 @@ class Source:
         self.hf = self.tensors.shape(self.names[conv])[1] == 1
         self.quantised = any(n.endswith(".scales") for n in self.names)
         self.n_experts = self.config.get("num_experts") or 0
+        if draft == "drop":
+            self.names = {n: t for n, t in self.names.items() if not n.startswith("mtp.")}
+        self.draft_hf = self.hf or draft == "shift"
 
     def rows(self, name, rule):
         """What a plain matrix becomes: {part: (dtype, shape, bytes)}."""
@@ -180,7 +188,7 @@ class Source:
             dtype, shape, raw = self.tensors.dtype(source), self.tensors.shape(source), self.tensors.raw(source)
             if name.endswith("conv1d.weight"):
                 want[name] = (dtype, [shape[0], max(shape[1:]), 1], raw)
-            elif ZERO_CENTRED.search(name) and self.hf:
+            elif ZERO_CENTRED.search(name) and (self.draft_hf if draft else self.hf):
                 want[name] = ("F32", shape, (widen(dtype, raw) + np.float32(1)).astype("<f4").tobytes())
             elif VECTOR.search(name) or name == "mtp.fc.weight" or name.endswith((".scales", ".biases")):
                 want[name] = (dtype, shape, raw)
@@ -231,7 +239,7 @@ class Source:
         return sorted(found)
 
 
-# ---- checks ---------------------------------------------------------------------------------------------------------------
+# ---- checks ----------------------------------------------------------------------------------------------------------
 
 class Failure(Exception):
     pass
@@ -421,15 +429,131 @@ def repack(program, source, out, rule=(4, 64), extra=()):
         raise Failure("%s gave %d: %s" % (" ".join(command), p.returncode, p.stderr.strip()[-500:]))
 
 
-def check_source(program, path, rule, scratch):
+def check_source(program, path, rule, scratch, draft="keep"):
     out, again = os.path.join(scratch, "a.qpack"), os.path.join(scratch, "b.qpack")
     repack(program, path, out, rule)
     same("left over", sorted(os.listdir(scratch)), ["a.qpack"])
-    check_container(out, Source(path), rule)
-    repack(program, path, again, rule)
-    same("second conversion", tree(again), tree(out))
-    shutil.rmtree(out)
-    shutil.rmtree(again)
+    check_container(out, Source(path, draft), rule)
+    if rule == (4, 64):
+        repack(program, path, again, rule)
+        same("second conversion", tree(again), tree(out))
+
+
+# ---- sources made here -----------------------------------------------------------------------------------------------
+
+def make_source(path, config, tensors):
+    """tensors: name to (dtype, shape, bytes, or a length of zeros that is left as a hole in the file)."""
+    os.mkdir(path)
+    with open(os.path.join(path, "config.json"), "w") as f:
+        json.dump(config, f)
+    header, at = {}, 0
+    for name, (dtype, shape, raw) in tensors.items():
+        n = raw if isinstance(raw, int) else len(raw)
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + n]}
+        at += n
+    text = json.dumps(header).encode()
+    with open(os.path.join(path, "model.safetensors"), "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        for name, (_, _, raw) in tensors.items():
+            if isinstance(raw, int):
+                f.seek(raw, os.SEEK_CUR)
+            else:
+                f.write(raw)
+        f.truncate(8 + len(text) + at)
+    return path
+
+
+def read_case(name):
+    path = os.path.join(CASES, name)
+    with open(os.path.join(path, "config.json")) as f:
+        config = json.load(f)
+    t = Tensors(path)
+    return config, {n: (t.dtype(n), t.shape(n), t.raw(n)) for n in t.at}
+
+
+def with_draft_head(spread, centre):
+    """An MLX model with a draft head from elsewhere: float32, fused experts, norms around `centre`."""
+    config, tensors = read_case("q35moe-a-mlx4")
+    c, rng = config["text_config"], np.random.default_rng(5)
+    h, w, q, kv = c["hidden_size"], c["moe_intermediate_size"], c["num_attention_heads"], c["num_key_value_heads"]
+    d, e, shared = c["head_dim"], c["num_experts"], c["shared_expert_intermediate_size"]
+    layer = "layers.0."
+    shapes = {"fc.weight": [h, 2 * h], "pre_fc_norm_embedding.weight": [h], "pre_fc_norm_hidden.weight": [h],
+              "norm.weight": [h], layer + "input_layernorm.weight": [h], layer + "post_attention_layernorm.weight": [h],
+              layer + "self_attn.q_proj.weight": [2 * q * d, h], layer + "self_attn.k_proj.weight": [kv * d, h],
+              layer + "self_attn.v_proj.weight": [kv * d, h], layer + "self_attn.o_proj.weight": [h, q * d],
+              layer + "self_attn.q_norm.weight": [d], layer + "self_attn.k_norm.weight": [d],
+              layer + "mlp.gate.weight": [e, h], layer + "mlp.shared_expert_gate.weight": [1, h],
+              layer + "mlp.shared_expert.gate_proj.weight": [shared, h],
+              layer + "mlp.shared_expert.up_proj.weight": [shared, h],
+              layer + "mlp.shared_expert.down_proj.weight": [h, shared],
+              layer + "mlp.experts.gate_up_proj": [e, 2 * w, h], layer + "mlp.experts.down_proj": [e, h, w]}
+    for name, shape in shapes.items():
+        x = rng.standard_normal(shape) * spread + (centre if len(shape) == 1 else 0)
+        tensors["language_model.mtp." + name] = ("F32", shape, x.astype("<f4").tobytes())
+    return config, tensors
+
+
+def unusual():
+    """A float16 original with a vision tower and names of a multimodal wrapper."""
+    config, tensors = read_case("q35moe-a")
+    out = {"model.visual.patch_embed.weight": ("F16", [4, 4], bytes(32))}
+    for name, (dtype, shape, raw) in tensors.items():
+        half = widen(dtype, raw).astype("<f2").tobytes()
+        out[name.replace("model.", "model.language_model.", 1)] = ("F16", shape, half)
+    return config, out
+
+
+def check_given(program, path, rule):
+    with tempfile.TemporaryDirectory() as scratch:
+        attempt("%s with %d bits, group %d" % (os.path.basename(path), *rule),
+                lambda: check_source(program, path, rule, scratch))
+
+
+def check_made(program, name, made, draft="keep"):
+    with tempfile.TemporaryDirectory() as d:
+        path = make_source(os.path.join(d, "made"), *made)
+        scratch = os.path.join(d, "scratch")
+        os.mkdir(scratch)
+        attempt(name, lambda: check_source(program, path, (4, 64), scratch, draft))
+
+
+def big(gib):
+    """A dense model whose embedding alone has `gib` GiB (of zeros: a hole in the file)."""
+    config, tensors = read_case("q35dense-a")
+    c = config.get("text_config", config)
+    c["vocab_size"] = gib * 2 ** 30 // (2 * c["hidden_size"])
+    c["tie_word_embeddings"] = True
+    shape = [c["vocab_size"], c["hidden_size"]]
+    tensors = {n: t for n, t in tensors.items() if "lm_head" not in n}
+    tensors[next(n for n in tensors if "embed_tokens" in n)] = ("BF16", shape, 2 * shape[0] * shape[1])
+    return config, tensors
+
+
+def limited(program, made, limit, amount):
+    """Converts under a resource limit; exit status, message and what is left beside the source."""
+    with tempfile.TemporaryDirectory() as d:
+        path = make_source(os.path.join(d, "made"), *made)
+
+        def lower():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(limit, (amount, amount))
+
+        p = subprocess.run([program, "repack", path, "--output", os.path.join(d, "out.qpack")], preexec_fn=lower,
+                           stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return p.returncode, p.stderr, sorted(set(os.listdir(d)) - {"made"})
+
+
+def check_memory(program):
+    """One GiB of embedding through 256 MiB of address space."""
+    same("result", limited(program, big(1), resource.RLIMIT_AS, 256 << 20)[::2], (0, ["out.qpack"]))
+
+
+def check_failed_write(program):
+    status, message, left = limited(program, read_case("q35moe-a"), resource.RLIMIT_FSIZE, 200000)
+    if not status or "model.safetensors" not in message and "layer_" not in message:
+        raise Failure("status %d, message %r" % (status, message))
+    same("left over", left, [])
 
 
 def check_kill(program, path, scratch, delay, want, replace):
@@ -477,12 +601,18 @@ def main():
     a = parser.parse_intermixed_args()
     program = os.path.abspath(a.program)
     sources = a.sources or [os.path.join(CASES, d) for d in sorted(os.listdir(CASES))]
-    for path in sources:
-        rules = [(4, 64)] if Source(path).quantised else [(4, 64), (4, 32), (8, 64), (8, 128)]
-        for rule in rules:
-            with tempfile.TemporaryDirectory() as scratch:
-                attempt("%s with %d bits, group %d" % (os.path.basename(path), *rule),
-                        lambda: check_source(program, path, rule, scratch))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # mostly waiting for the disk
+        for path in sources:
+            for rule in [(4, 64)] if Source(path).quantised else [(4, 64), (4, 32), (8, 64), (8, 128)]:
+                pool.submit(check_given, program, path, rule)
+    if not a.sources:
+        attempt("models/demo.qpack", lambda: check_files(os.path.join(ROOT, "models", "demo.qpack")))
+        check_made(program, "draft head with norms 1+w in an MLX model", with_draft_head(0.1, 1))
+        check_made(program, "draft head with norms w in an MLX model", with_draft_head(0.1, 0), "shift")
+        check_made(program, "draft head with norms of neither kind", with_draft_head(0.6, 1), "drop")
+        check_made(program, "float16 original with a vision tower", unusual())
+        attempt("bounded memory", lambda: check_memory(program))
+        attempt("write error", lambda: check_failed_write(program))
     with tempfile.TemporaryDirectory() as scratch:
         check_kills(program, max(sources, key=lambda p: sum(e.stat().st_size for e in os.scandir(p))), scratch, a.kills)
     print("%d passed, %d failed" % (passed, failed))

@@ -153,12 +153,13 @@ typedef struct swl_memory_plan {
     uint64_t dense;            /* weights that are always in memory */
     uint64_t work;             /* buffers of a forward pass of chunk_tokens */
     uint64_t state;            /* one conversation: delta-net and convolution state, KV cache of ctx_tokens, logits */
+    uint64_t marks;            /* n_marks copies of the recurrent state */
     uint64_t io;               /* buffers of the expert store */
     uint64_t pool;             /* pool_slots experts in every layer */
     uint64_t total;            /* of the above, limit excepted */
     uint64_t floor;            /* the smallest limit that would do for this context */
     uint64_t pool_all;         /* a pool that holds every expert */
-    int32_t ctx_tokens, chunk_tokens, pool_slots, n_experts;
+    int32_t ctx_tokens, chunk_tokens, pool_slots, n_experts, n_marks;
 } swl_memory_plan;
 
 /* The plan that swl_model_open would follow, without loading anything. SWL_E_BUDGET when the limit is too small: *out is
@@ -195,6 +196,23 @@ typedef enum swl_logits_wanted { SWL_LOGITS_NONE, SWL_LOGITS_LAST, SWL_LOGITS_AL
 SWL_API swl_status swl_session_eval(swl_session *s, const int32_t *ids, int32_t n, swl_logits_wanted want,
                                     float *logits, swl_error *err);
 
+/*
+ * Marks: the places that a conversation can go back to. A recurrent state cannot be rewound, so it is copied at a mark;
+ * swl_generate sets marks by itself (before the last message, at the prompt's end, every few thousand tokens). A session
+ * keeps at most as many as its memory plan allows and drops the one that is missed least.
+ */
+/* Marks where the conversation is now. */
+SWL_API swl_status swl_session_mark(swl_session *s, swl_error *err);
+/* Goes back to the last mark at or before n tokens (0 is always one) and returns where that is. n at or past the end does
+ * nothing. */
+SWL_API int32_t swl_session_rewind(swl_session *s, int32_t n);
+/* How many tokens of ids[0..n) the conversation could keep: what is equal, back to the last mark. Changes nothing. */
+SWL_API int32_t swl_session_match(const swl_session *s, const int32_t *ids, int32_t n);
+/* The token ids that the state covers, [swl_session_n_tokens]. Valid until the session runs again. */
+SWL_API const int32_t *swl_session_ids(const swl_session *s);
+/* A second conversation with the same past (marks are not copied). Free with swl_session_free. */
+SWL_API swl_status swl_session_fork(swl_session **out, const swl_session *s, swl_error *err);
+
 /* Snapshot of the conversation: written atomically, checked when read. A file of another model is refused. */
 SWL_API swl_status swl_session_save(const swl_session *s, const char *path, swl_error *err);
 SWL_API swl_status swl_session_load(swl_session *s, const char *path, swl_error *err);
@@ -229,6 +247,7 @@ typedef enum swl_finish { SWL_FINISH_NONE, SWL_FINISH_STOP, SWL_FINISH_LENGTH, S
 typedef struct swl_generate_options {
     const int32_t *prompt;     /* appended to the conversation first */
     int32_t n_prompt;
+    bool whole;                /* the prompt is the whole conversation: what the session has of it is not run again */
     int32_t n_max;             /* tokens to produce; <= 0: until a stop token or the context's end */
     swl_sampling sampling;
     bool ignore_stop;          /* go on past stop tokens */
@@ -242,7 +261,7 @@ typedef struct swl_generate_options {
 } swl_generate_options;
 
 typedef struct swl_generate_result {
-    int32_t n_prompt, n_generated;
+    int32_t n_prompt, n_cached, n_generated; /* n_cached: of n_prompt, not run again */
     double prompt_seconds, generate_seconds;
     swl_finish finish;
 } swl_generate_result;

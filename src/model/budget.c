@@ -14,6 +14,8 @@
 #define MIB (UINT64_C(1) << 20)
 
 enum {
+    MARKS_MAX = 16,         /* of a conversation */
+    MARKS_SHARE = 12,       /* at most this part of what is left after the fixed costs, but one mark at least */
     CHUNK_MIN = 32,
     CHUNK_ENOUGH = 64,      /* up to here buffers win over pool slots */
     WORK_SHARE = 5          /* beyond: at most this part of what is left after the fixed costs */
@@ -71,6 +73,13 @@ static uint64_t work_bytes(struct swl_model *m, int32_t chunk)
     return swl_work_measure(m);
 }
 
+static int32_t choose_marks(uint64_t room, uint64_t mark)
+{
+    uint64_t n = room / MARKS_SHARE / (mark ? mark : 1);
+
+    return (int32_t)(n < 1 ? 1 : n > MARKS_MAX ? MARKS_MAX : n);
+}
+
 /* The longest chunk whose buffers are worth their memory; sets m->chunk_tokens. */
 static uint64_t choose_chunk(struct swl_model *m, uint64_t room, uint64_t floor, int32_t asked)
 {
@@ -95,6 +104,7 @@ swl_status swl_budget_plan(struct swl_model *m, uint64_t limit, int32_t chunk, i
 {
     swl_memory_plan *p = &m->plan;
     uint64_t row = slot_row_bytes(m), floor_pool = row * (uint64_t)m->config->n_experts_used, fixed, room;
+    uint64_t mark = swl_mark_bytes(m);
     swl_sysmem mem;
     swl_status st = swl_weights_measure(m->ck, &p->dense, err);
 
@@ -108,7 +118,11 @@ swl_status swl_budget_plan(struct swl_model *m, uint64_t limit, int32_t chunk, i
     p->state = state_bytes(m);
     p->pool_all = row * (uint64_t)m->config->n_experts;
     fixed = p->base + p->dense + p->state + p->io;
-    p->floor = fixed + work_bytes(m, chunk ? chunk : CHUNK_MIN) + floor_pool;
+    p->floor = fixed + mark + work_bytes(m, chunk ? chunk : CHUNK_MIN) + floor_pool;
+    room = p->limit > fixed ? p->limit - fixed : 0;
+    p->n_marks = choose_marks(room, mark);
+    p->marks = mark * (uint64_t)p->n_marks;
+    fixed += p->marks;
     room = p->limit > fixed ? p->limit - fixed : 0;
     p->work = choose_chunk(m, room, floor_pool, chunk);
     p->chunk_tokens = m->chunk_tokens;

@@ -99,6 +99,8 @@ void swl_state_reset(swl_state *s);
 /* Bytes of a conversation: independent of its length, and per token of its context. From the config alone. */
 uint64_t swl_state_fixed_bytes(const struct swl_model *m);
 uint64_t swl_state_token_bytes(const struct swl_model *m);
+/* A mark: convolution and delta-net state, then the logits of the last token. */
+uint64_t swl_mark_bytes(const struct swl_model *m);
 /* K (v = 0) or V (v = 1) of an attention layer. */
 uint8_t *swl_state_kv(const struct swl_model *m, const swl_state *s, int32_t index, int32_t v);
 

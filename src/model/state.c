@@ -25,6 +25,11 @@ uint64_t swl_state_fixed_bytes(const struct swl_model *m)
     return n * (delta + conv) * sizeof(float);
 }
 
+uint64_t swl_mark_bytes(const struct swl_model *m)
+{
+    return swl_state_fixed_bytes(m) + (uint64_t)m->config->vocab * sizeof(float);
+}
+
 uint64_t swl_state_token_bytes(const struct swl_model *m)
 {
     const swl_config *c = m->config;

@@ -32,27 +32,69 @@ typedef struct run {
     size_t text_bytes;
 } run;
 
-/* Runs the prompt chunk by chunk, so that the caller hears of it and can stop it. */
-static swl_status read_prompt(run *r, swl_error *err)
+enum { MARK_EVERY = 4096 }; /* tokens of a long prompt */
+
+/* Where the last message of the prompt begins: the next turn may render what comes after it in another way (thinking is
+ * left out of history), so a mark goes here. 0: nowhere. */
+static int32_t last_message(const run *r)
+{
+    int32_t border = r->opt->tokenizer ? swl_tokenizer_special(r->opt->tokenizer, "<|im_start|>") : -1;
+    int32_t i = r->opt->n_prompt;
+
+    while (border >= 0 && --i > 0)
+        if (r->opt->prompt[i] == border)
+            return i;
+    return 0;
+}
+
+/* The end of the next piece of the prompt: a chunk, cut where a mark is due. */
+static int32_t next_end(const run *r, int32_t done, int32_t border)
+{
+    int32_t n = r->opt->n_prompt, end = done + r->s->model->chunk_tokens;
+    int32_t mark = (done / MARK_EVERY + 1) * MARK_EVERY;
+
+    end = end < n ? end : n;
+    end = mark < end ? mark : end;
+    return done < border && border < end ? border : end;
+}
+
+/* Runs the prompt from `done` on, piece by piece, so that the caller hears of it and can stop it. */
+static swl_status read_prompt(run *r, int32_t done, swl_error *err)
 {
     const swl_generate_options *o = r->opt;
-    int32_t done, n, chunk = r->s->model->chunk_tokens;
+    int32_t border = last_message(r), end;
     swl_status st = SWL_OK;
 
-    for (done = 0; done < o->n_prompt && !st; done += n) {
+    for (; done < o->n_prompt && !st; done = end) {
         if (o->on_prompt && !o->on_prompt(o->arg, done, o->n_prompt)) {
             r->res->finish = SWL_FINISH_CANCELLED;
             return SWL_OK;
         }
-        n = o->n_prompt - done < chunk ? o->n_prompt - done : chunk;
-        st = swl_session_eval(r->s, o->prompt + done, n, done + n == o->n_prompt ? SWL_LOGITS_LAST : SWL_LOGITS_NONE,
+        end = next_end(r, done, border);
+        st = swl_session_eval(r->s, o->prompt + done, end - done, end == o->n_prompt ? SWL_LOGITS_LAST : SWL_LOGITS_NONE,
                               r->s->logits, err);
+        if (!st && (end == border || end == o->n_prompt || end % MARK_EVERY == 0))
+            st = swl_session_mark(r->s, err);
         if (!st)
-            r->res->n_prompt = done + n;
+            r->res->n_prompt = end;
     }
     if (!st && o->on_prompt && !o->on_prompt(o->arg, o->n_prompt, o->n_prompt))
         r->res->finish = SWL_FINISH_CANCELLED;
     return st;
+}
+
+/* With `whole`: goes back to what the session shares with the prompt. Returns how much of the prompt is there already; at
+ * least the last token must run when its logits are not kept. */
+static int32_t reuse(swl_session *s, const swl_generate_options *o)
+{
+    int32_t keep;
+
+    if (!o->whole)
+        return 0;
+    keep = swl_session_rewind(s, swl_session_match(s, o->prompt, o->n_prompt));
+    if (keep == o->n_prompt && !s->has_logits)
+        keep = swl_session_rewind(s, keep - 1);
+    return keep;
 }
 
 /* Hands a token's whole characters to the caller; false: stop. */
@@ -126,7 +168,8 @@ swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_gen
         return swl_fail(err, SWL_E_ARG, "the prompt is empty");
     swl_rng_init(&r.rng, opt->sampling.seed);
     swl_detok_init(&r.detok);
-    st = read_prompt(&r, err);
+    res->n_prompt = res->n_cached = reuse(s, opt);
+    st = read_prompt(&r, res->n_cached, err);
     t1 = now_seconds();
     while (!st && !res->finish)
         st = next_token(&r, err);

@@ -20,7 +20,9 @@ swl_status swl_session_create(swl_session **out, swl_model *m, swl_error *err)
     s->want = swl_calloc((size_t)m->chunk_tokens, sizeof *s->want);
     s->logits = swl_calloc(vocab, sizeof *s->logits);
     s->scratch = swl_calloc(vocab, sizeof *s->scratch);
-    if (!s->ids || !s->want || !s->logits || !s->scratch)
+    s->n_marks_max = m->plan.n_marks;
+    s->marks = swl_calloc((size_t)s->n_marks_max, sizeof *s->marks);
+    if (!s->marks || !s->ids || !s->want || !s->logits || !s->scratch)
         st = swl_fail(err, SWL_E_NOMEM, "session: out of memory");
     else
         st = swl_state_create(&s->state, m, err);
@@ -36,6 +38,7 @@ void swl_session_free(swl_session *s)
 {
     if (!s)
         return;
+    swl_marks_free(s);
     swl_state_free(s->state);
     swl_free(s->ids);
     swl_free(s->want);
@@ -47,6 +50,8 @@ void swl_session_free(swl_session *s)
 void swl_session_reset(swl_session *s)
 {
     swl_state_reset(s->state);
+    s->n_marks = 0;
+    s->has_logits = false;
     s->broken = false;
 }
 
@@ -98,6 +103,7 @@ swl_status swl_session_eval(swl_session *s, const int32_t *ids, int32_t n, swl_l
             s->want[k - 1] = true;
         st = eval_chunk(s, ids + done, k, logits, err);
         s->broken = st != SWL_OK;
+        s->has_logits = !st && want == SWL_LOGITS_LAST && logits == s->logits && done + k == n;
         if (want == SWL_LOGITS_ALL)
             logits += (int64_t)k * s->model->config->vocab;
     }
@@ -114,8 +120,11 @@ swl_status swl_session_save(const swl_session *s, const char *path, swl_error *e
 /* A snapshot that is refused leaves the session empty, never half filled. */
 swl_status swl_session_load(swl_session *s, const char *path, swl_error *err)
 {
-    swl_status st = swl_snapshot_load(s, path, err);
+    swl_status st;
 
+    s->n_marks = 0;
+    s->has_logits = false;
+    st = swl_snapshot_load(s, path, err);
     s->broken = false;
     if (st)
         swl_session_reset(s);

@@ -4,15 +4,28 @@
 
 #include "model/model.h"
 
+/* A copy of everything about a position that cannot be rewound. Rows of the KV cache before it stay where they are. */
+typedef struct swl_mark {
+    int32_t n_tokens;
+    bool has_logits;
+    uint8_t *data;             /* convolution state, delta-net state, logits of the last token */
+} swl_mark;
+
 struct swl_session {
     swl_model *model;
     swl_state *state;
     int32_t *ids;              /* [ctx_tokens] the tokens that the state covers */
     bool *want;                /* [chunk_tokens] which logits the next pass wants */
     float *logits;             /* [vocab] of the last token, for generation */
+    bool has_logits;           /* they belong to the present position */
+    swl_mark *marks;           /* [n_marks_max] by ascending position; the first n_marks are in use, all own memory once used */
+    int32_t n_marks, n_marks_max;
     swl_candidate *scratch;    /* [vocab] of the sampler */
     bool broken;               /* a pass failed: the state is unusable until reset */
 };
+
+/* marks.c */
+void swl_marks_free(swl_session *s);
 
 /* snapshot.c */
 swl_status swl_snapshot_save(const swl_session *s, const char *path, swl_error *err);

@@ -39,7 +39,7 @@ static void the_parts_add_up_and_stay_below_the_limit(void **state)
     for (limit = big.floor + 4 * MIB; limit < big.total; limit += (big.total - big.floor) / 23 + 1) {
         o = options(limit);
         assert_int_equal(swl_memory_plan_make(&p, &o, NULL), SWL_OK);
-        assert_int_equal(p.total, p.base + p.dense + p.work + p.state + p.io + p.pool);
+        assert_int_equal(p.total, p.base + p.dense + p.work + p.state + p.marks + p.io + p.pool);
         assert_true(p.total <= limit);
         assert_true(p.pool_slots >= 1 && p.pool_slots <= p.n_experts);
     }

@@ -223,6 +223,135 @@ static void the_pool_does_not_change_a_bit(void **state)
     }
 }
 
+/* Going back to a mark and on again gives what a cold run gives. */
+static void going_back_is_as_if_never_gone(void **state)
+{
+    static const char *const names[] = {"next-a-mlx4", "q35moe-a", "q35dense-b-mlx4g32"};
+    size_t c;
+
+    (void)state;
+    for (c = 0; c < 3; c++) {
+        swl_model *m = open_case(names[c], false, 0);
+        size_t row = (size_t)m->config->vocab * sizeof(float);
+        float *want = run_all(m, ids, N), *got = malloc(row * N);
+        swl_session *s, *f;
+
+        assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+        assert_int_equal(swl_session_eval(s, ids, 6, SWL_LOGITS_NONE, NULL, NULL), SWL_OK);
+        assert_int_equal(swl_session_mark(s, NULL), SWL_OK);
+        assert_int_equal(swl_session_eval(s, ids + 1, 9, SWL_LOGITS_NONE, NULL, NULL), SWL_OK); /* another way */
+        assert_int_equal(swl_session_match(s, ids, N), 6);
+        assert_int_equal(swl_session_rewind(s, 8), 6);
+        assert_int_equal(swl_session_eval(s, ids + 6, N - 6, SWL_LOGITS_ALL, got, NULL), SWL_OK);
+        assert_memory_equal(got, want + 6 * m->config->vocab, row * (N - 6));
+        assert_int_equal(swl_session_match(s, ids, N), N);
+        assert_memory_equal(swl_session_ids(s), ids, sizeof ids);
+
+        assert_int_equal(swl_session_rewind(s, 7), 6);
+        assert_int_equal(swl_session_fork(&f, s, NULL), SWL_OK);
+        assert_int_equal(swl_session_eval(s, ids, 5, SWL_LOGITS_NONE, NULL, NULL), SWL_OK); /* not seen by the fork */
+        assert_int_equal(swl_session_eval(f, ids + 6, N - 6, SWL_LOGITS_ALL, got, NULL), SWL_OK);
+        assert_memory_equal(got, want + 6 * m->config->vocab, row * (N - 6));
+        swl_session_free(f);
+
+        assert_int_equal(swl_session_rewind(s, 5), 0);
+        assert_int_equal(swl_session_eval(s, ids, N, SWL_LOGITS_ALL, got, NULL), SWL_OK);
+        assert_memory_equal(got, want, row * N);
+        swl_session_free(s);
+        free(want);
+        free(got);
+        swl_model_close(m);
+    }
+}
+
+typedef struct answer {
+    int32_t ids[64];
+    int32_t n;
+} answer;
+
+static bool collect(void *arg, int32_t id, const char *text, size_t n_bytes)
+{
+    answer *a = arg;
+
+    (void)text;
+    (void)n_bytes;
+    if (id >= 0)
+        a->ids[a->n++] = id;
+    return true;
+}
+
+static swl_generate_result ask(swl_session *s, const swl_tokenizer *t, const int32_t *prompt, int32_t n, answer *a)
+{
+    swl_generate_options o;
+    swl_generate_result r;
+
+    a->n = 0;
+    swl_generate_options_init(&o);
+    o.prompt = prompt;
+    o.n_prompt = n;
+    o.whole = true;
+    o.n_max = 8;
+    o.tokenizer = t;
+    o.ignore_stop = true;
+    o.on_token = collect;
+    o.arg = a;
+    assert_int_equal(swl_generate(s, &o, &r, NULL), SWL_OK);
+    return r;
+}
+
+/* Whole prompts: only what is new runs, and the answer is that of a session that never saw anything. */
+static void a_prompt_runs_only_what_is_new(void **state)
+{
+    const char *dir = SWL_TEST_DATA "/../models/demo.qpack";
+    const char *turns[] = {
+        "<|im_start|>user\nHello there!<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+        "<|im_start|>user\nHello there!<|im_end|>\n<|im_start|>assistant\nHi.<|im_end|>\n"
+        "<|im_start|>user\nWho are you?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+    };
+    swl_model_options mo;
+    swl_tokenizer *t;
+    swl_model *m;
+    swl_session *warm, *cold;
+    swl_generate_result r;
+    answer a, b;
+    int32_t *p[2], border;
+    int64_t n[2];
+    int i;
+
+    (void)state;
+    swl_model_options_init(&mo);
+    mo.path = dir;
+    mo.n_threads = 1;
+    assert_int_equal(swl_model_open(&m, &mo, NULL), SWL_OK);
+    assert_int_equal(swl_tokenizer_open(&t, dir, NULL), SWL_OK);
+    for (i = 0; i < 2; i++)
+        assert_int_equal(swl_tokenizer_encode(t, turns[i], strlen(turns[i]), 0, &p[i], &n[i], NULL), SWL_OK);
+    assert_int_equal(swl_session_create(&warm, m, NULL), SWL_OK);
+
+    r = ask(warm, t, p[0], (int32_t)n[0], &a);
+    assert_int_equal(r.n_cached, 0);
+    assert_int_equal(r.n_prompt, n[0]);
+    r = ask(warm, t, p[0], (int32_t)n[0], &b); /* again: the prompt's last logits were kept */
+    assert_int_equal(r.n_cached, n[0]);
+    assert_int_equal(a.n, b.n);
+    assert_memory_equal(a.ids, b.ids, (size_t)a.n * sizeof *a.ids);
+
+    for (border = (int32_t)n[0] - 1; p[0][border] != swl_tokenizer_special(t, "<|im_start|>"); border--)
+        ;
+    r = ask(warm, t, p[1], (int32_t)n[1], &a); /* the history shows the answer without its empty thoughts */
+    assert_int_equal(r.n_cached, border);
+    assert_int_equal(swl_session_create(&cold, m, NULL), SWL_OK);
+    ask(cold, t, p[1], (int32_t)n[1], &b);
+    assert_int_equal(a.n, b.n);
+    assert_memory_equal(a.ids, b.ids, (size_t)a.n * sizeof *a.ids);
+    for (i = 0; i < 2; i++)
+        swl_free(p[i]);
+    swl_session_free(warm);
+    swl_session_free(cold);
+    swl_tokenizer_close(t);
+    swl_model_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +360,8 @@ int main(void)
         cmocka_unit_test(refusals_leave_the_session_as_it_was),
         cmocka_unit_test(a_batch_gives_the_bits_of_each_conversation_alone),
         cmocka_unit_test(the_pool_does_not_change_a_bit),
+        cmocka_unit_test(going_back_is_as_if_never_gone),
+        cmocka_unit_test(a_prompt_runs_only_what_is_new),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,163 @@
+/*
+ * marks.c: going back. At a mark the recurrent state and the logits are copied; the KV cache needs no copy, because its rows
+ * before the mark are only written again after the conversation went back behind it.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "session/session.h"
+
+static uint64_t mark_bytes(const swl_session *s)
+{
+    return swl_mark_bytes(s->model);
+}
+
+void swl_marks_free(swl_session *s)
+{
+    int32_t i;
+
+    for (i = 0; s->marks && i < s->n_marks_max; i++)
+        swl_big_free(s->marks[i].data, mark_bytes(s));
+    swl_free(s->marks);
+}
+
+/* The mark whose loss makes the shortest new gap; never the last one, which the next turn goes back to. */
+static int32_t least_missed(const swl_session *s)
+{
+    int32_t i, best = 0, best_gap = INT32_MAX;
+
+    for (i = 0; i + 1 < s->n_marks; i++) {
+        int32_t gap = s->marks[i + 1].n_tokens - (i ? s->marks[i - 1].n_tokens : 0);
+
+        if (gap < best_gap) {
+            best_gap = gap;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Takes mark i out and puts it, with its memory, behind the used ones. */
+static void remove_mark(swl_session *s, int32_t i)
+{
+    swl_mark m = s->marks[i];
+
+    memmove(s->marks + i, s->marks + i + 1, (size_t)(s->n_marks - i - 1) * sizeof *s->marks);
+    s->marks[--s->n_marks] = m;
+}
+
+static void copy_out(const swl_session *s, swl_mark *m)
+{
+    uint8_t *p = m->data;
+
+    memcpy(p, s->state->conv, s->state->conv_bytes);
+    memcpy(p + s->state->conv_bytes, s->state->delta, s->state->delta_bytes);
+    m->n_tokens = s->state->n_tokens;
+    m->has_logits = s->has_logits;
+    if (s->has_logits)
+        memcpy(p + s->state->conv_bytes + s->state->delta_bytes, s->logits,
+               (size_t)s->model->config->vocab * sizeof(float));
+}
+
+static void copy_in(swl_session *s, const swl_mark *m)
+{
+    const uint8_t *p = m->data;
+
+    memcpy(s->state->conv, p, s->state->conv_bytes);
+    memcpy(s->state->delta, p + s->state->conv_bytes, s->state->delta_bytes);
+    s->state->n_tokens = m->n_tokens;
+    s->has_logits = m->has_logits;
+    if (m->has_logits)
+        memcpy(s->logits, p + s->state->conv_bytes + s->state->delta_bytes,
+               (size_t)s->model->config->vocab * sizeof(float));
+}
+
+swl_status swl_session_mark(swl_session *s, swl_error *err)
+{
+    swl_mark *m;
+
+    if (s->broken)
+        return swl_fail(err, SWL_E_FAIL, "the session's state is unusable after an error; it cannot be marked");
+    if (!s->state->n_tokens)
+        return SWL_OK;
+    if (s->n_marks && s->marks[s->n_marks - 1].n_tokens == s->state->n_tokens)
+        s->n_marks--; /* the same place again, now perhaps with logits */
+    else if (s->n_marks == s->n_marks_max)
+        remove_mark(s, least_missed(s));
+    m = &s->marks[s->n_marks];
+    if (!m->data && !(m->data = swl_big_alloc(mark_bytes(s))))
+        return swl_fail(err, SWL_E_NOMEM, "out of memory for a mark");
+    copy_out(s, m);
+    s->n_marks++;
+    return SWL_OK;
+}
+
+/* Marks at or before n. */
+static int32_t marks_before(const swl_session *s, int32_t n)
+{
+    int32_t i = s->n_marks;
+
+    while (i && s->marks[i - 1].n_tokens > n)
+        i--;
+    return i;
+}
+
+int32_t swl_session_rewind(swl_session *s, int32_t n)
+{
+    if (!s->broken && n >= s->state->n_tokens)
+        return s->state->n_tokens;
+    s->n_marks = marks_before(s, n);
+    s->broken = false;
+    if (s->n_marks) {
+        copy_in(s, &s->marks[s->n_marks - 1]);
+    } else {
+        swl_state_reset(s->state);
+        s->has_logits = false;
+    }
+    return s->state->n_tokens;
+}
+
+int32_t swl_session_match(const swl_session *s, const int32_t *ids, int32_t n)
+{
+    int32_t have = s->state->n_tokens, same = 0, i;
+
+    while (same < n && same < have && s->ids[same] == ids[same])
+        same++;
+    if (same == have && !s->broken)
+        return have;
+    i = marks_before(s, same);
+    return i ? s->marks[i - 1].n_tokens : 0;
+}
+
+const int32_t *swl_session_ids(const swl_session *s)
+{
+    return s->ids;
+}
+
+swl_status swl_session_fork(swl_session **out, const swl_session *s, swl_error *err)
+{
+    const swl_model *m = s->model;
+    uint64_t rows = (uint64_t)s->state->n_tokens * (uint64_t)m->config->n_kv_heads * (uint64_t)m->config->head_dim *
+                    (uint64_t)swl_kv_elem_bytes(m);
+    swl_session *f = NULL;
+    int32_t i;
+    swl_status st;
+
+    *out = NULL;
+    if (s->broken)
+        return swl_fail(err, SWL_E_FAIL, "the session's state is unusable after an error; it cannot be forked");
+    st = swl_session_create(&f, s->model, err);
+    if (st)
+        return st;
+    memcpy(f->state->conv, s->state->conv, s->state->conv_bytes);
+    memcpy(f->state->delta, s->state->delta, s->state->delta_bytes);
+    for (i = 0; i < 2 * m->weights.n_attention; i++)
+        memcpy(swl_state_kv(m, f->state, i / 2, i % 2), swl_state_kv(m, s->state, i / 2, i % 2), rows);
+    memcpy(f->ids, s->ids, (size_t)s->state->n_tokens * sizeof *s->ids);
+    memcpy(f->logits, s->logits, (size_t)m->config->vocab * sizeof *s->logits);
+    f->has_logits = s->has_logits;
+    f->state->n_tokens = s->state->n_tokens;
+    *out = f;
+    return SWL_OK;
+}

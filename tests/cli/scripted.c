@@ -7,7 +7,8 @@
  *   SCRIPT_OPEN, SCRIPT_GENERATE, SCRIPT_REPACK, SCRIPT_VERIFY     status (a number) that this call fails with
  *   SCRIPT_LOG       file that receives the prompt of every generation as "POSITION PROMPT", one a line, newlines as "|"
  *
- * What is not here (status names, version) comes from the library itself. The state's position counts as the library's does: after an answer all but the last token have been read back.
+ * What is not here (status names, version) comes from the library itself. The state's position counts as the library's
+ * does: an answer's tokens are in it, the stop token is not.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -263,8 +264,9 @@ swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_gen
         } else if (!opt->on_token(opt->arg, (unsigned char)*p, p, n)) {
             res->finish = SWL_FINISH_CANCELLED;
             res->n_generated++;
+            s->n_tokens++;
         } else {
-            s->n_tokens += res->n_generated > 0;
+            s->n_tokens++;
             res->n_generated++;
             p += n;
             if (opt->n_max > 0 && res->n_generated == opt->n_max)

@@ -296,8 +296,8 @@ class Conversation(unittest.TestCase):
     def test_a_second_turn_reads_only_what_is_new(self):
         rows = log_of("chat", MODEL, "a", "b", "-s", "S", SCRIPT_TEXT="one")
         head = "<|im_start|>system|S<|im_end|>|<|im_start|>user|a<|im_end|>|<|im_start|>assistant|"
-        self.assertEqual(rows, ["0 " + head, "%d e<|im_end|>|<|im_start|>user|b<|im_end|>|<|im_start|>assistant|"
-                                % (len(head) + 2)])  # the last token of the answer had not been read back
+        self.assertEqual(rows, ["0 " + head, "%d <|im_end|>|<|im_start|>user|b<|im_end|>|<|im_start|>assistant|"
+                                % (len(head) + 3)])
 
     def test_thoughts_of_earlier_answers_are_not_repeated(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -321,7 +321,7 @@ class Conversation(unittest.TestCase):
     def test_states_are_saved_and_loaded(self):
         with tempfile.NamedTemporaryFile() as f:
             self.assertEqual(run("generate", MODEL, "-p", "abc", "-n", "1", "--save-state", f.name).returncode, 0)
-            self.assertEqual(log_of("generate", MODEL, "-p", "d", "--load-state", f.name), ["3 d"])
+            self.assertEqual(log_of("generate", MODEL, "-p", "d", "--load-state", f.name), ["4 d"])
 
 
 class ExitCodes(unittest.TestCase):

@@ -1,0 +1,58 @@
+#!/bin/sh
+# Installs a build in an empty folder and uses it as a stranger would: by name, by pkg-config, by CMake.
+# usage: check_install.sh BUILD_FOLDER
+set -eu
+build=$(CDPATH='' cd -- "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+
+cmake --install "$build" --prefix "$prefix" >/dev/null
+for name in swiftlet swiftlet-repack swiftlet-server; do
+    [ -x "$prefix/bin/$name" ] || { echo "bin/$name is missing"; exit 1; }
+done
+version=$("$prefix/bin/swiftlet" version)
+"$prefix/bin/swiftlet-repack" --help | grep -q 'usage: swiftlet repack'
+
+cat >"$work/client.c" <<'C'
+#include <stdio.h>
+#include <swiftlet/swiftlet.h>
+
+int main(void)
+{
+    swl_error err;
+    swl_tokenizer *t;
+
+    printf("swiftlet %s\n", swl_version());
+    return swl_tokenizer_open(&t, "/nowhere", &err) == SWL_E_NOT_FOUND ? 0 : 1;
+}
+C
+cat >"$work/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.21)
+project(client C)
+find_package(swiftlet REQUIRED)
+foreach(library swiftlet swiftlet_static)
+    add_executable(with_${library} client.c)
+    target_link_libraries(with_${library} swiftlet::${library})
+endforeach()
+CMAKE
+
+says_version() # says_version PROGRAM
+{
+    said=$("$1")
+    [ "$said" = "$version" ] || { echo "$1 says $said, the program $version"; exit 1; }
+}
+
+PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name swiftlet.pc)"):${PKG_CONFIG_PATH:-}
+export PKG_CONFIG_PATH
+library=$(pkg-config --variable=libdir swiftlet)
+# shellcheck disable=SC2046
+${CC:-cc} -std=c99 -Wall -Wextra -Wpedantic -Werror -o "$work/shared" "$work/client.c" $(pkg-config --cflags --libs swiftlet) \
+    -Wl,-rpath,"$library"
+says_version "$work/shared"
+
+cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 && cmake --build "$work/build" >>"$work/log" 2>&1 ||
+    { cat "$work/log"; exit 1; }
+says_version "$work/build/with_swiftlet"
+says_version "$work/build/with_swiftlet_static"
+echo "installed $version"

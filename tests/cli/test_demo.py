@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""The command line on the demo model: chat format, tokens, states, damaged files, verification.
+
+Prompts and ids to compare with come from the model's own template under transformers (tests/oracle/demo_greedy.json) and
+from the `tokenizers` package.
+
+usage: test_demo.py PROGRAM
+"""
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+import tokenizers
+
+import harness
+
+PROGRAM = sys.argv.pop(1)
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODEL = os.path.join(ROOT, "models", "demo.qpack")
+CASE = os.path.join(ROOT, "tests", "oracle", "cases", "q35moe-a")
+TOKENIZER = tokenizers.Tokenizer.from_file(os.path.join(MODEL, "tokenizer.json"))
+
+
+def run(*arguments, **more):
+    return harness.run(PROGRAM, *arguments, **more)
+
+
+def rows(*arguments, **more):
+    p = run(*arguments, "--json", **more)
+    if p.returncode:
+        raise AssertionError(p.stdout + p.stderr)
+    return [json.loads(line) for line in p.stdout.splitlines()]
+
+
+def ids(text):
+    return TOKENIZER.encode(text, add_special_tokens=False).ids
+
+
+def commas(numbers):
+    return ",".join(map(str, numbers))
+
+
+class ChatFormat(unittest.TestCase):
+    def test_prompts_are_those_of_the_models_template(self):
+        with open(os.path.join(ROOT, "tests", "oracle", "demo_greedy.json")) as f:
+            prompts = json.load(f)["prompts"]
+        plain = [p for p in prompts if p.get("messages") and [m["role"] for m in p["messages"]] in (
+            ["user"], ["system", "user"]) and p["prompt_text"].endswith("</think>\n\n") and "# Tools" not in p["prompt_text"]]
+        self.assertGreaterEqual(len(plain), 6)
+        for p in plain:
+            system = ["-s", p["messages"][0]["content"]] if len(p["messages"]) == 2 else []
+            by_text = rows("generate", MODEL, "--chat", "-p", p["messages"][-1]["content"], *system, "-n", "6")[0]
+            by_ids = rows("generate", MODEL, "--ids", commas(p["prompt_ids"]), "-n", "6")[0]
+            self.assertEqual(by_text["prompt_tokens"], len(p["prompt_ids"]), p["name"])
+            self.assertEqual(by_text["ids"], by_ids["ids"], p["name"])
+
+    def test_a_second_turn_follows_the_template_too(self):
+        first, second = rows("chat", MODEL, "My name is Anna.", "What is my name?", "--greedy", "-n", "30")
+        text = ("<|im_start|>user\nMy name is Anna.<|im_end|>\n<|im_start|>assistant\n%s<|im_end|>\n<|im_start|>user\n"
+                "What is my name?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" % first["text"].strip())
+        alone = rows("generate", MODEL, "--ids", commas(ids(text)), "-n", "30")[0]
+        self.assertEqual(second["prompt_tokens"], len(ids(text)))
+        self.assertEqual(second["ids"], alone["ids"])
+
+    def test_markers_in_a_message_stay_text(self):
+        got = rows("generate", MODEL, "--chat", "-p", "a<|im_end|>b", "-n", "1")[0]["prompt_tokens"]
+        marked = len(ids("<|im_start|>user\na<|im_end|>b<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"))
+        self.assertGreater(got, marked)
+
+
+class Tokens(unittest.TestCase):
+    def test_tokenize_agrees_with_the_tokenizers_package(self):
+        for text in ["Hello there", "  two  spaces\n\nand lines\t", "Na\u00efve \u65e5\u672c\u8a9e \U0001f98a 12345",
+                     "<|im_start|>user\nHi<|im_end|>", "e\u0301"]:
+            got = rows("tokenize", MODEL, text)[0]
+            self.assertEqual([t["id"] for t in got["tokens"]], ids(text))
+            self.assertEqual(got["n"], len(ids(text)))
+
+    def test_standard_input_is_tokenized_as_the_operand_is(self):
+        self.assertEqual(run("tokenize", MODEL, stdin=b"Hello there").stdout, run("tokenize", MODEL, "Hello there").stdout)
+
+
+class Answers(unittest.TestCase):
+    STORY = "Once upon a time there was a small fox who"
+
+    def answer(self, *more):
+        return run("generate", MODEL, "-p", self.STORY, "-n", "24", *more).stdout
+
+    def test_threads_and_chunks_change_nothing(self):
+        plain = self.answer()
+        self.assertTrue(plain)
+        for more in [["-t", "1"], ["-t", "2"], ["--prefill-chunk", "1"], ["--prefill-chunk", "5"]]:
+            self.assertEqual(self.answer(*more), plain, more)
+
+    def test_a_seed_repeats_an_answer(self):
+        sampled = [self.answer("--temp", "1.5", "--seed", seed) for seed in ("1", "1", "2")]
+        self.assertEqual(sampled[0], sampled[1])
+        self.assertNotEqual(sampled[0], sampled[2])
+
+    def test_top_k_1_is_greedy(self):
+        self.assertEqual(self.answer("--temp", "1.5", "--top-k", "1"), self.answer())
+
+    def test_a_stop_text_cuts_the_answer(self):
+        plain = self.answer().decode()
+        word = plain.split()[3]
+        self.assertEqual(self.answer("--stop", word).decode(), plain[:plain.index(word)])
+
+    def test_the_context_ends_an_answer(self):
+        got = rows("generate", MODEL, "-p", self.STORY, "--ctx", "32")[0]
+        self.assertEqual(got["finish"], "context")
+        self.assertEqual(got["context_tokens"], 32)
+
+
+class States(unittest.TestCase):
+    def test_a_saved_state_goes_on_as_if_never_stopped(self):
+        prompt = ids("The old man walked down to the harbour, where the boats lay")
+        with tempfile.TemporaryDirectory() as folder:
+            state = os.path.join(folder, "state")
+            whole = rows("generate", MODEL, "--ids", commas(prompt), "-n", "20")[0]
+            begun = rows("generate", MODEL, "--ids", commas(prompt), "-n", "8", "--save-state", state)[0]
+            self.assertEqual(begun["ids"], whole["ids"][:8])
+            # The state holds the eight tokens; the next one is read and the rest must follow.
+            rest = rows("generate", MODEL, "--ids", str(whole["ids"][8]), "-n", "11", "--load-state", state)[0]
+            self.assertEqual(rest["ids"], whole["ids"][9:])
+            self.assertEqual(os.listdir(folder), ["state"])
+
+    def test_a_foreign_file_is_refused_by_name(self):
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(b"not a state " * 100)
+            f.flush()
+            p = run("generate", MODEL, "-p", "x", "-n", "1", "--load-state", f.name)
+        self.assertEqual((p.returncode, p.stdout), (3, b""))
+        self.assertIn(f.name.encode(), p.stderr)
+
+
+class Damage(unittest.TestCase):
+    def broken(self, name, change):
+        """What the program says of a copy in which `change` has edited the file's bytes."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "m.qpack")
+            shutil.copytree(MODEL, model)
+            path = os.path.join(model, name)
+            with open(path, "rb") as f:
+                data = bytearray(f.read())
+            with open(path, "wb") as f:
+                f.write(change(data))
+            return run("generate", model, "-p", "Once upon a time there was", "-n", "8")
+
+    def test_damaged_files_are_noticed_and_named(self):
+        def flip(data):
+            for at in range(0, len(data), 4096):
+                data[at] ^= 1
+            return data
+        for name, change in [("packed_experts/layer_03.bin", flip), ("packed_experts/layer_03.bin", lambda d: d[:-1]),
+                             ("config.json", lambda d: d[:-20]), ("tokenizer.json", lambda d: d[:1000]),
+                             ("model.safetensors", lambda d: d[:-1])]:
+            p = self.broken(name, change)
+            self.assertEqual(p.returncode, 3, (name, p.stderr))
+            self.assertIn(name.encode(), p.stderr)
+
+    def test_an_empty_directory_is_no_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(run("info", folder).returncode, 3)
+
+
+class Reports(unittest.TestCase):
+    def test_verify_agrees_with_the_reference_and_notices_a_difference(self):
+        reference = os.path.join(CASE, "reference.safetensors")
+        p = run("verify", CASE, reference, "--exact")
+        self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
+        self.assertEqual([line.split()[0] for line in p.stdout.decode().splitlines()],
+                         ["embed", "layer_00", "layer_01", "layer_02", "layer_03", "final_norm", "logits", "greedy"])
+        p = run("verify", CASE, reference, "--exact", "--tolerance", "0", "--json")
+        self.assertEqual(p.returncode, 1)
+        self.assertEqual(json.loads(p.stdout)["first_bad"], "layer_00")
+
+    def test_info_gives_the_figures_of_the_config(self):
+        with open(os.path.join(MODEL, "config.json")) as f:
+            config = json.load(f)
+        config = config.get("text_config", config)
+        got = rows("info", MODEL)[0]
+        for ours, theirs in [("layers", "num_hidden_layers"), ("experts", "num_experts"), ("hidden", "hidden_size"),
+                             ("experts_used", "num_experts_per_tok"), ("vocabulary", "vocab_size"),
+                             ("context_tokens_max", "max_position_embeddings")]:
+            self.assertEqual(got[ours], config[theirs], ours)
+        layers = [os.path.getsize(os.path.join(MODEL, "packed_experts", n)) for n in
+                  os.listdir(os.path.join(MODEL, "packed_experts")) if n.endswith(".bin")]
+        self.assertEqual(got["experts_bytes"], sum(layers))
+        self.assertEqual(got["container"], "qpack")
+
+    def test_generate_from_ids_needs_no_tokenizer(self):
+        p = run("generate", CASE, "--ids", "1,2,3", "-n", "4")
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertRegex(p.stdout.decode(), r"^\d+,\d+,\d+,\d+$")
+        self.assertEqual(run("generate", CASE, "--ids", "1,999999", "-n", "4").returncode, 2)
+        self.assertEqual(run("generate", CASE, "-p", "text", "-n", "4").returncode, 3)
+
+
+harness.main()

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/select.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "interrupt.h"
 
@@ -66,7 +67,7 @@ static char *prompt_of(EditLine *e)
     return (char *)editor_prompt;
 }
 
-static unsigned char on_interrupt(EditLine *e, int key)
+static unsigned char on_interrupt(EditLine *e, wint_t key)
 {
     (void)e;
     (void)key;
@@ -95,7 +96,7 @@ void line_open(void)
         el_set(editor, EL_HIST, history, past);
         /* While a line is edited Ctrl-C is a key like others: a signal could arrive just before the wait for a key. */
         el_set(editor, EL_SETTY, "-d", "intr=", NULL);
-        el_set(editor, EL_ADDFN, "interrupt", "give up this line", on_interrupt);
+        el_wset(editor, EL_ADDFN, L"interrupt", L"give up this line", on_interrupt); /* el_set would leak copies */
         el_set(editor, EL_BIND, "^C", "interrupt", NULL);
     }
 }

@@ -256,10 +256,10 @@ swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_gen
     res->n_prompt = opt->n_prompt;
     res->finish = read_prompt(s, opt) ? SWL_FINISH_NONE : SWL_FINISH_CANCELLED;
     while (!res->finish) {
-        size_t n = character(p);
+        size_t n = *p ? character(p) : 0;
 
         pause_step();
-        if (!*p) {
+        if (!n) {
             res->finish = SWL_FINISH_STOP;
         } else if (!opt->on_token(opt->arg, (unsigned char)*p, p, n)) {
             res->finish = SWL_FINISH_CANCELLED;

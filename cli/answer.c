@@ -8,22 +8,23 @@
 #include "interrupt.h"
 #include "output.h"
 
-void answer_begin(answer *w)
-{
-    answer_free(w);
-    w->n_text = w->n_shown = 0;
-    w->n_ids_kept = w->n_cached = 0;
-    w->stopped_by_text = w->out_of_memory = false;
-    w->first_token_seconds = -1;
-    memset(&w->result, 0, sizeof w->result);
-}
-
 void answer_free(answer *w)
 {
     free(w->text);
     w->text = NULL;
     w->n_text_max = 0;
     id_list_free(&w->ids);
+}
+
+/* Keeps the settings, forgets the last answer. */
+static void answer_begin(answer *w)
+{
+    answer_free(w);
+    w->n_text = w->n_shown = 0;
+    w->n_ids_kept = 0;
+    w->stopped_by_text = w->out_of_memory = false;
+    w->first_token_seconds = -1;
+    memset(&w->result, 0, sizeof w->result);
 }
 
 static bool append_text(answer *w, const char *text, size_t n)
@@ -126,7 +127,9 @@ swl_status answer_run(answer *w, const int32_t *prompt, int32_t n_prompt, bool *
     swl_generate_options o;
     swl_status st;
 
+    answer_begin(w);
     swl_generate_options_init(&o);
+    o.whole = w->whole;
     o.prompt = prompt;
     o.n_prompt = n_prompt;
     o.n_max = opt_int(w->a, OPT_MAX_TOKENS);
@@ -176,8 +179,8 @@ void answer_stats(const answer *w)
     hits = s.expert_hits - w->before.expert_hits;
     misses = s.expert_misses - w->before.expert_misses;
     fprintf(stderr, "%d tok  %.1f t/s | prompt %d (%d cached) %.0f t/s", r->n_generated,
-            rate(r->n_generated, r->generate_seconds), r->n_prompt + w->n_cached, w->n_cached,
-            rate(r->n_prompt, r->prompt_seconds));
+            rate(r->n_generated, r->generate_seconds), r->n_prompt, r->n_cached,
+            rate(r->n_prompt - r->n_cached, r->prompt_seconds));
     if (w->first_token_seconds >= 0)
         fprintf(stderr, " | ttft %.2f s", w->first_token_seconds);
     if (hits + misses)
@@ -224,8 +227,8 @@ json_t *answer_json(const answer *w)
     json_object_set_new(o, "finish", json_string(finish_name(r->finish)));
     json_object_set_new(o, "temperature", json_real(w->sampling.temperature));
     set_int(o, "seed", w->sampling.seed);
-    set_int(o, "prompt_tokens", (uint64_t)(r->n_prompt + w->n_cached));
-    set_int(o, "cached_tokens", (uint64_t)w->n_cached);
+    set_int(o, "prompt_tokens", (uint64_t)r->n_prompt);
+    set_int(o, "cached_tokens", (uint64_t)r->n_cached);
     json_object_set_new(o, "prompt_seconds", json_real(r->prompt_seconds));
     set_int(o, "generated_tokens", (uint64_t)r->n_generated);
     json_object_set_new(o, "generate_seconds", json_real(r->generate_seconds));

@@ -15,6 +15,7 @@ typedef struct answer {
     engine *e;
     swl_sampling sampling;
     bool show;                /* print the text as it comes */
+    bool whole;               /* prompts are whole conversations; what the session has of them is not run again */
 
     char *text;               /* NUL-terminated */
     size_t n_text, n_text_max, n_shown;
@@ -24,11 +25,8 @@ typedef struct answer {
     swl_generate_result result;
     swl_model_stats before;
     double begin, first_token_seconds, progress_at;
-    int32_t n_cached;         /* prompt tokens that the state already held */
 } answer;
 
-/* Keeps `sampling`, forgets the rest. */
-void answer_begin(answer *w);
 void answer_free(answer *w);
 
 /* Runs the prompt and writes the answer. An interruption is no error: result.finish says SWL_FINISH_CANCELLED, and

@@ -1,9 +1,9 @@
 /*
  * chat.c: swiftlet chat: turns from the command line, one message from a pipe, or lines typed at a terminal.
  *
- * A conversation is kept as the ids of its finished messages. Templates drop the thoughts of earlier answers, so the text
- * before a new turn need not be what the model's state has read: the state is used as far as it is a prefix, and read
- * anew otherwise.
+ * A conversation is kept as the ids of its finished messages, and every turn hands all of it to the library, which runs
+ * only what is new: templates drop the thoughts of earlier answers, so the text before a new turn need not be what the
+ * model has read.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -22,7 +22,6 @@ typedef struct conversation {
     chatml form;
     answer answer;
     id_list messages; /* finished messages */
-    id_list state;    /* what the session has read */
 } conversation;
 
 /* Back to the system message. */
@@ -40,7 +39,7 @@ static swl_status conversation_open(conversation *c, const arguments *a, swl_err
 
     memset(c, 0, sizeof *c);
     c->a = a;
-    c->answer = (answer){.a = a, .e = &c->e, .show = !opt_on(a, OPT_JSON)};
+    c->answer = (answer){.a = a, .e = &c->e, .whole = true, .show = !opt_on(a, OPT_JSON)};
     st = engine_open(&c->e, a, true, err);
     if (!st)
         st = chatml_init(&c->form, c->e.tokenizer, c->e.dir, err);
@@ -53,57 +52,14 @@ static void conversation_close(conversation *c)
 {
     answer_free(&c->answer);
     id_list_free(&c->messages);
-    id_list_free(&c->state);
     engine_close(&c->e);
-}
-
-static bool starts_with(const id_list *l, const id_list *prefix)
-{
-    return prefix->n < l->n && (!prefix->n || !memcmp(l->ids, prefix->ids, (size_t)prefix->n * sizeof *l->ids));
-}
-
-static void forget_state(conversation *c)
-{
-    swl_session_reset(c->e.session);
-    c->state.n = 0;
-}
-
-/* Notes what the session holds after an answer: the prompt and the generated tokens that were read back. */
-static swl_status remember_state(conversation *c, const id_list *prompt, swl_error *err)
-{
-    swl_status st;
-
-    c->state.n = 0;
-    st = id_list_append(&c->state, prompt->ids, prompt->n, err);
-    if (!st)
-        st = id_list_append(&c->state, c->answer.ids.ids, c->answer.ids.n, err);
-    if (!st && swl_session_n_tokens(c->e.session) < c->state.n)
-        c->state.n = swl_session_n_tokens(c->e.session);
-    return st;
-}
-
-static swl_status answer_prompt(conversation *c, const id_list *prompt, swl_error *err)
-{
-    answer *w = &c->answer;
-    bool state_lost;
-    swl_status st;
-
-    if (!starts_with(prompt, &c->state))
-        forget_state(c);
-    answer_begin(w);
-    w->n_cached = c->state.n;
-    st = answer_run(w, prompt->ids + c->state.n, prompt->n - c->state.n, &state_lost, err);
-    if (state_lost)
-        forget_state(c);
-    else if (!st)
-        st = remember_state(c, prompt, err);
-    return st;
 }
 
 /* One exchange. When it fails the conversation is as before it. */
 static swl_status take_turn(conversation *c, const char *text, swl_error *err)
 {
     id_list prompt = {0};
+    bool state_lost = false;
     int32_t n_before = c->messages.n;
     swl_status st = chatml_message(&c->form, &c->messages, "user", text, err);
 
@@ -112,7 +68,9 @@ static swl_status take_turn(conversation *c, const char *text, swl_error *err)
     if (!st)
         st = chatml_open_answer(&c->form, &prompt, err);
     if (!st)
-        st = answer_prompt(c, &prompt, err);
+        st = answer_run(&c->answer, prompt.ids, prompt.n, &state_lost, err);
+    if (state_lost)
+        swl_session_reset(c->e.session);
     if (!st)
         st = chatml_answer(&c->form, &c->messages, c->answer.ids.ids, c->answer.n_ids_kept, err);
     if (st)

@@ -133,7 +133,6 @@ swl_status run_generate(const arguments *a, swl_error *err)
         st = sampling_from(&w.sampling, a, e.dir, true, err);
     if (!st)
         st = prompt_ids(&e, a, text, n, &prompt, err);
-    answer_begin(&w);
     if (!st)
         st = generate(&w, &prompt, err);
     free(text);

@@ -5,7 +5,8 @@
  *   SCRIPT_TEXT      what every answer says, byte by byte (default "Hello, world.")
  *   SCRIPT_DELAY_MS  time before every token of an answer, every prompt token, every step of a conversion
  *   SCRIPT_OPEN, SCRIPT_GENERATE, SCRIPT_REPACK, SCRIPT_VERIFY     status (a number) that this call fails with
- *   SCRIPT_LOG       file that receives the prompt of every generation as "POSITION PROMPT", one a line, newlines as "|"
+ *   SCRIPT_LOG       file that receives what every generation runs of its prompt as "POSITION TEXT", one a line, newlines
+ *                    as "|"
  *
  * What is not here (status names, version) comes from the library itself. The state's position counts as the library's
  * does: an answer's tokens are in it, the stop token is not.
@@ -24,8 +25,9 @@ struct swl_tokenizer {
 struct swl_model {
     swl_model_info info;
 };
+#define TOKENS_MAX 100000
 struct swl_session {
-    int32_t n_tokens;
+    int32_t n_tokens, ids[TOKENS_MAX];
 };
 
 static const char *script(const char *name, const char *otherwise)
@@ -209,7 +211,20 @@ void swl_generate_options_init(swl_generate_options *opt)
     memset(opt, 0, sizeof *opt);
 }
 
-static void log_prompt(const swl_session *s, const swl_generate_options *opt)
+/* A whole conversation goes on where the session is, if it begins with all that the session has; else from nothing. */
+static int32_t n_known(const swl_session *s, const swl_generate_options *opt)
+{
+    return opt->whole && s->n_tokens < opt->n_prompt && !memcmp(s->ids, opt->prompt, (size_t)s->n_tokens * sizeof *s->ids)
+               ? s->n_tokens : 0;
+}
+
+static void append(swl_session *s, int32_t id)
+{
+    if (s->n_tokens < TOKENS_MAX)
+        s->ids[s->n_tokens++] = id;
+}
+
+static void log_prompt(const swl_session *s, const swl_generate_options *opt, int32_t begin)
 {
     const char *path = getenv("SCRIPT_LOG");
     FILE *f = path ? fopen(path, "a") : NULL;
@@ -217,20 +232,20 @@ static void log_prompt(const swl_session *s, const swl_generate_options *opt)
     if (!f)
         return;
     fprintf(f, "%d ", s->n_tokens);
-    for (int32_t i = 0; i < opt->n_prompt; i++)
+    for (int32_t i = begin; i < opt->n_prompt; i++)
         fputc(opt->prompt[i] == '\n' ? '|' : opt->prompt[i], f);
     fputc('\n', f);
     fclose(f);
 }
 
-static bool read_prompt(swl_session *s, const swl_generate_options *opt)
+static bool read_prompt(swl_session *s, const swl_generate_options *opt, int32_t begin)
 {
-    for (int32_t i = 0; i < opt->n_prompt; i++) {
+    for (int32_t i = begin; i < opt->n_prompt; i++) {
         pause_step();
+        append(s, opt->prompt[i]);
         if (!opt->on_prompt(opt->arg, i + 1, opt->n_prompt))
             return false;
     }
-    s->n_tokens += opt->n_prompt;
     return true;
 }
 
@@ -252,26 +267,27 @@ swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_gen
     memset(res, 0, sizeof *res);
     if (st)
         return st;
-    log_prompt(s, opt);
     res->n_prompt = opt->n_prompt;
-    res->finish = read_prompt(s, opt) ? SWL_FINISH_NONE : SWL_FINISH_CANCELLED;
+    res->n_cached = n_known(s, opt);
+    if (opt->whole && !res->n_cached)
+        s->n_tokens = 0;
+    log_prompt(s, opt, res->n_cached);
+    res->finish = read_prompt(s, opt, res->n_cached) ? SWL_FINISH_NONE : SWL_FINISH_CANCELLED;
     while (!res->finish) {
         size_t n = *p ? character(p) : 0;
 
         pause_step();
         if (!n) {
             res->finish = SWL_FINISH_STOP;
-        } else if (!opt->on_token(opt->arg, (unsigned char)*p, p, n)) {
-            res->finish = SWL_FINISH_CANCELLED;
-            res->n_generated++;
-            s->n_tokens++;
-        } else {
-            s->n_tokens++;
-            res->n_generated++;
-            p += n;
-            if (opt->n_max > 0 && res->n_generated == opt->n_max)
-                res->finish = SWL_FINISH_LENGTH;
+            break;
         }
+        if (!opt->on_token(opt->arg, (unsigned char)*p, p, n))
+            res->finish = SWL_FINISH_CANCELLED;
+        append(s, (unsigned char)*p);
+        p += n;
+        res->n_generated++;
+        if (!res->finish && opt->n_max > 0 && res->n_generated == opt->n_max)
+            res->finish = SWL_FINISH_LENGTH;
     }
     opt->on_token(opt->arg, -1, "", 0);
     res->prompt_seconds = res->generate_seconds = 1;

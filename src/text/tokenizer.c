@@ -6,10 +6,29 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "text/nfc.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
+
+#define FILE_BYTES_MAX (UINT64_C(64) << 20)
+
+static swl_status load_file(swl_tokenizer *t, const char *dir, swl_error *err)
+{
+    char *path = swl_path_join(dir, "tokenizer.json"), *text = NULL;
+    size_t n_bytes;
+    swl_status st;
+
+    if (!path)
+        return swl_fail(err, SWL_E_NOMEM, "tokenizer: out of memory");
+    st = swl_file_load(&text, &n_bytes, path, FILE_BYTES_MAX, err);
+    if (!st)
+        st = swl_tokenizer_parse(t, text, n_bytes, path, err);
+    swl_free(text);
+    swl_free(path);
+    return st;
+}
 
 swl_status swl_tokenizer_open(swl_tokenizer **out, const char *dir, swl_error *err)
 {
@@ -19,7 +38,7 @@ swl_status swl_tokenizer_open(swl_tokenizer **out, const char *dir, swl_error *e
     *out = NULL;
     if (!t)
         return swl_fail(err, SWL_E_NOMEM, "tokenizer: out of memory");
-    st = swl_tokenizer_load(t, dir, err);
+    st = load_file(t, dir, err);
     if (!st)
         st = swl_stop_set_load(t, dir, err);
     if (st) {

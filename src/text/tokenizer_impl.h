@@ -41,7 +41,7 @@ struct swl_tokenizer {
     char *bytes;            /* every token's bytes, one after the other */
     int32_t byte_ids[256];  /* the token of each single byte */
 
-    int32_t *by_bytes; /* hash table over the base tokens' bytes: an id or -1 */
+    uint64_t *by_bytes; /* hash table over the base tokens' bytes: hash, id, 32 bits each; UINT64_MAX: empty */
     uint32_t by_bytes_mask;
 
     int32_t n_merges;
@@ -56,15 +56,16 @@ struct swl_tokenizer {
     swl_splitter *splitter;
 };
 
-/* tokenizer_load.c: fills *t from DIR/tokenizer.json. */
-swl_status swl_tokenizer_load(swl_tokenizer *t, const char *dir, swl_error *err);
+/* tokenizer_load.c: fills the zeroed *t from the text of a tokenizer.json, which is changed on the way. `path` is for
+ * errors. Whatever the result, swl_tokenizer_close frees *t. */
+swl_status swl_tokenizer_parse(swl_tokenizer *t, char *text, size_t n_bytes, const char *path, swl_error *err);
 /* stop_set.c: sets SWL_TOKEN_STOP by the configuration files of DIR. */
 swl_status swl_stop_set_load(swl_tokenizer *t, const char *dir, swl_error *err);
 
 /* vocab.c: the base token with exactly these bytes, or -1. */
 int32_t swl_vocab_find(const swl_tokenizer *t, const char *bytes, size_t n_bytes);
-/* Makes the table that swl_vocab_find reads. */
-swl_status swl_vocab_index(swl_tokenizer *t, swl_error *err);
+/* Makes the table that swl_vocab_find reads; two tokens of the same bytes are refused. */
+swl_status swl_vocab_index(swl_tokenizer *t, const char *path, swl_error *err);
 /* The rank of a pair, or -1. */
 int32_t swl_pair_find(const swl_tokenizer *t, int32_t left, int32_t right);
 /* An empty table with room for n pairs; then each pair once. False: the pair is there already. */

@@ -12,16 +12,17 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "text/tokenizer_impl.h"
+#include "text/tokenizer_json.h"
 #include "text/utf8.h"
 
-#define FILE_BYTES_MAX (UINT64_C(64) << 20)
-#define LETTERS        0x144 /* one past the highest code point of the alphabet */
+#define LETTERS 0x144 /* one past the highest code point of the alphabet */
 
 typedef struct loader {
     swl_tokenizer *t;
     const char *path;
     swl_error *err;
-    const json_t *vocab, *merges, *added;
+    swl_tokenizer_json *json;
+    const json_t *added;
     int16_t byte_of[LETTERS]; /* code point of the alphabet -> byte, or -1 */
     char *scratch;            /* as long as the longest token */
     size_t n_scratch;
@@ -68,11 +69,9 @@ static swl_status check_model(loader *l, const json_t *model)
     for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
         if (!is_off(model, off[i]))
             return refuse(l, off[i], "null, false or empty");
-    l->vocab = json_object_get(model, "vocab");
-    l->merges = json_object_get(model, "merges");
-    if (!json_is_object(l->vocab))
+    if (swl_json_peek(&l->json->vocab) != '{')
         return corrupt(l, "model.vocab", "an object");
-    if (!json_is_array(l->merges))
+    if (swl_json_peek(&l->json->merges) != '[')
         return corrupt(l, "model.merges", "an array");
     return SWL_OK;
 }
@@ -101,8 +100,6 @@ static swl_status check_root(loader *l, const json_t *root)
     const json_t *post = json_object_get(root, "post_processor");
     swl_status st;
 
-    if (!json_is_object(root))
-        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s is not a JSON object", l->path);
     if (!has_type(json_object_get(root, "normalizer"), "NFC"))
         return refuse(l, "normalizer", "{\"type\": \"NFC\"}");
     if (post && !json_is_null(post) && !has_type(post, "ByteLevel"))
@@ -149,35 +146,52 @@ static int64_t spell(const loader *l, const char *s, size_t n, char *out)
 
 /* ---- tokens ---- */
 
-/* The highest id and a bound for the bytes, before anything is allocated by them. */
-static swl_status measure(loader *l, size_t *n_bytes)
+/* The highest id and the bytes of the vocabulary as written, which is more than they will be. */
+static swl_status measure_vocab(loader *l, int64_t *id_max, size_t *n_bytes)
 {
-    json_int_t id, id_max = -1;
-    const char *key;
-    json_t *v;
+    swl_json_reader r = l->json->vocab;
+    bool more, first = true;
+    swl_status st = swl_json_expect(&r, '{');
+
+    for (; !st; first = false) {
+        size_t n;
+        int64_t id;
+
+        st = swl_json_more(&r, '}', first, &more);
+        if (st || !more)
+            break;
+        st = swl_json_skip_string(&r, &n);
+        if (!st)
+            st = swl_json_expect(&r, ':');
+        if (!st)
+            st = swl_json_integer(&r, &id);
+        if (st)
+            break;
+        if (id < 0 || id > SWL_TOKEN_ID_MAX)
+            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, (int64_t)r.at,
+                               "%s: model.vocab has the id %" PRId64 ", expected 0 to %d", l->path, id,
+                               SWL_TOKEN_ID_MAX);
+        *id_max = id > *id_max ? id : *id_max;
+        *n_bytes += n;
+        l->n_scratch = n > l->n_scratch ? n : l->n_scratch;
+    }
+    return st;
+}
+
+static swl_status measure_added(loader *l, int64_t *id_max, size_t *n_bytes)
+{
+    const json_t *v;
     size_t i;
 
-    *n_bytes = 0;
-    json_object_foreach ((json_t *)l->vocab, key, v) {
-        id = json_is_integer(v) ? json_integer_value(v) : -1;
-        if (id < 0 || id > SWL_TOKEN_ID_MAX)
-            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1,
-                               "%s: the id of token \"%.40s\" in model.vocab is not a whole number from 0 to %d",
-                               l->path, key, SWL_TOKEN_ID_MAX);
-        id_max = id > id_max ? id : id_max;
-        *n_bytes += strlen(key);
-        l->n_scratch = strlen(key) > l->n_scratch ? strlen(key) : l->n_scratch;
-    }
     json_array_foreach (l->added, i, v) {
-        int32_t added_id;
-        swl_status st = swl_json_i32(v, "id", SWL_REQUIRED, 0, SWL_TOKEN_ID_MAX, &added_id, l->path, l->err);
+        int32_t id;
+        swl_status st = swl_json_i32(v, "id", SWL_REQUIRED, 0, SWL_TOKEN_ID_MAX, &id, l->path, l->err);
 
         if (st)
             return st;
-        id_max = added_id > id_max ? added_id : id_max;
+        *id_max = id > *id_max ? id : *id_max;
         *n_bytes += json_string_length(json_object_get(v, "content"));
     }
-    l->t->n_tokens = (int32_t)id_max + 1;
     return SWL_OK;
 }
 
@@ -197,36 +211,55 @@ static swl_status allocate(loader *l, size_t n_bytes)
     return SWL_OK;
 }
 
-static swl_status load_vocab(loader *l, uint32_t *n_bytes)
+static swl_status load_token(loader *l, const char *key, size_t n, int32_t id, uint32_t *n_bytes)
 {
     swl_tokenizer *t = l->t;
-    const char *key;
-    json_t *v;
+    int64_t n_spelt = spell(l, key, n, t->bytes + *n_bytes);
 
-    json_object_foreach ((json_t *)l->vocab, key, v) {
-        int32_t id = (int32_t)json_integer_value(v);
-        size_t n = strlen(key);
-        int64_t n_spelt = spell(l, key, n, t->bytes + *n_bytes);
-
-        if (!n)
-            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: token %" PRId32 " in model.vocab is empty",
-                               l->path, id);
-        if (t->tokens[id].n_bytes)
-            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1,
-                               "%s: id %" PRId32 " in model.vocab stands for two tokens, one is \"%.40s\"", l->path, id,
-                               key);
-        if (n_spelt < 0) {
-            /* Not written in the alphabet: such a token is its own text, as the reference decodes it; no merge makes
-             * it, so it stays out of the table of bytes. */
-            memcpy(t->bytes + *n_bytes, key, n);
-            n_spelt = (int64_t)n;
-        } else {
-            t->flags[id] |= SWL_TOKEN_BASE;
-        }
-        t->tokens[id] = (swl_token){*n_bytes, (int32_t)n_spelt};
-        *n_bytes += (uint32_t)n_spelt;
+    if (!n)
+        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: token %" PRId32 " in model.vocab is empty", l->path,
+                           id);
+    if (t->tokens[id].n_bytes)
+        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1,
+                           "%s: id %" PRId32 " in model.vocab stands for two tokens, one is \"%.*s\"", l->path, id,
+                           n > 40 ? 40 : (int)n, key);
+    if (n_spelt < 0) {
+        /* Not written in the alphabet: such a token is its own text, as the reference decodes it; no merge makes it, so
+         * it stays out of the table of bytes. */
+        memcpy(t->bytes + *n_bytes, key, n);
+        n_spelt = (int64_t)n;
+    } else {
+        t->flags[id] |= SWL_TOKEN_BASE;
     }
+    t->tokens[id] = (swl_token){*n_bytes, (int32_t)n_spelt};
+    *n_bytes += (uint32_t)n_spelt;
     return SWL_OK;
+}
+
+/* measure_vocab has read the same; what fails here is the inside of a string. */
+static swl_status load_vocab(loader *l, uint32_t *n_bytes)
+{
+    swl_json_reader r = l->json->vocab;
+    bool more, first = true;
+    swl_status st = swl_json_expect(&r, '{');
+
+    for (; !st; first = false) {
+        const char *key;
+        size_t n;
+        int64_t id;
+
+        st = swl_json_more(&r, '}', first, &more);
+        if (st || !more)
+            break;
+        st = swl_json_string(&r, &key, &n);
+        if (!st)
+            st = swl_json_expect(&r, ':');
+        if (!st)
+            st = swl_json_integer(&r, &id);
+        if (!st)
+            st = load_token(l, key, n, (int32_t)id, n_bytes);
+    }
+    return st;
 }
 
 static swl_status find_bytes(loader *l)
@@ -246,51 +279,70 @@ static swl_status find_bytes(loader *l)
 
 /* ---- merges ---- */
 
-/* The two halves of a merge as the file writes them: ["a", "b"] or "a b". */
-static bool merge_halves(const json_t *m, const char *half[2], size_t n[2])
+static swl_status not_a_pair(loader *l, int32_t rank)
 {
-    if (json_is_string(m)) {
-        const char *s = json_string_value(m), *space = memchr(s, ' ', json_string_length(m));
-
-        if (!space)
-            return false;
-        half[0] = s;
-        n[0] = (size_t)(space - s);
-        half[1] = space + 1;
-        n[1] = json_string_length(m) - n[0] - 1;
-        return true;
-    }
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *s = json_array_get(m, i);
-
-        half[i] = json_string_value(s);
-        n[i] = json_string_length(s);
-    }
-    return json_array_size(m) == 2 && half[0] && half[1];
+    return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: model.merges[%" PRId32 "] is not a pair of strings",
+                       l->path, rank);
 }
 
-static swl_status load_merge(loader *l, const json_t *m, int32_t rank)
+typedef struct halves {
+    const char *s[2];
+    size_t n[2];
+} halves;
+
+/* "a b"; mapped tokens hold no space. */
+static swl_status read_joined(loader *l, swl_json_reader *r, int32_t rank, halves *h)
+{
+    size_t n;
+    const char *space;
+    swl_status st = swl_json_string(r, &h->s[0], &n);
+
+    if (st)
+        return st;
+    space = memchr(h->s[0], ' ', n);
+    if (!space)
+        return not_a_pair(l, rank);
+    h->n[0] = (size_t)(space - h->s[0]);
+    h->s[1] = space + 1;
+    h->n[1] = n - h->n[0] - 1;
+    return SWL_OK;
+}
+
+/* ["a", "b"] */
+static swl_status read_pair(loader *l, swl_json_reader *r, int32_t rank, halves *h)
+{
+    bool more;
+    swl_status st = swl_json_expect(r, '[');
+
+    for (int i = 0; !st && i < 2; i++) {
+        st = swl_json_more(r, ']', !i, &more);
+        if (!st && (!more || swl_json_peek(r) != '"'))
+            return not_a_pair(l, rank);
+        if (!st)
+            st = swl_json_string(r, &h->s[i], &h->n[i]);
+    }
+    if (!st)
+        st = swl_json_more(r, ']', false, &more);
+    return !st && more ? not_a_pair(l, rank) : st;
+}
+
+static swl_status load_merge(loader *l, const halves *h, int32_t rank)
 {
     swl_tokenizer *t = l->t;
-    const char *half[2];
-    size_t n[2];
     int64_t n_left, n_right;
     int32_t left, right, merged;
 
-    if (!merge_halves(m, half, n))
-        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: model.merges[%" PRId32 "] is not a pair of strings",
-                           l->path, rank);
     /* A half longer than every token is none. */
-    n_left = n[0] > l->n_scratch ? -1 : spell(l, half[0], n[0], l->scratch);
-    n_right = n_left < 0 || n[1] > l->n_scratch ? -1 : spell(l, half[1], n[1], l->scratch + n_left);
+    n_left = h->n[0] > l->n_scratch ? -1 : spell(l, h->s[0], h->n[0], l->scratch);
+    n_right = n_left < 0 || h->n[1] > l->n_scratch ? -1 : spell(l, h->s[1], h->n[1], l->scratch + n_left);
     left = n_right < 0 ? -1 : swl_vocab_find(t, l->scratch, (size_t)n_left);
     right = n_right < 0 ? -1 : swl_vocab_find(t, l->scratch + n_left, (size_t)n_right);
     merged = n_right < 0 ? -1 : swl_vocab_find(t, l->scratch, (size_t)(n_left + n_right));
     if (left < 0 || right < 0 || merged < 0)
         return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1,
-                           "%s: model.merges[%" PRId32
-                           "], \"%.*s\" and \"%.*s\": a half or the whole is not in model.vocab",
-                           l->path, rank, n[0] > 40 ? 40 : (int)n[0], half[0], n[1] > 40 ? 40 : (int)n[1], half[1]);
+                           "%s: model.merges[%" PRId32 "], \"%.*s\" and \"%.*s\": a half or the whole is no token",
+                           l->path, rank, h->n[0] > 40 ? 40 : (int)h->n[0], h->s[0], h->n[1] > 40 ? 40 : (int)h->n[1],
+                           h->s[1]);
     t->merged[rank] = merged;
     if (!swl_pairs_add(t, left, right, rank))
         return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: model.merges[%" PRId32 "] repeats an earlier pair",
@@ -298,22 +350,51 @@ static swl_status load_merge(loader *l, const json_t *m, int32_t rank)
     return SWL_OK;
 }
 
+static swl_status count_merges(loader *l, int32_t *n)
+{
+    swl_json_reader r = l->json->merges;
+    bool more = true;
+    swl_status st = swl_json_expect(&r, '[');
+
+    for (*n = 0; !st; ++*n) {
+        size_t start;
+
+        st = swl_json_more(&r, ']', !*n, &more);
+        if (st || !more)
+            break;
+        if (*n == SWL_TOKEN_ID_MAX)
+            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, (int64_t)r.at,
+                               "%s: more than %d entries in model.merges", l->path, SWL_TOKEN_ID_MAX);
+        st = swl_json_skip_value(&r, &start);
+    }
+    return st;
+}
+
 static swl_status load_merges(loader *l)
 {
     swl_tokenizer *t = l->t;
-    size_t n = json_array_size(l->merges);
-    swl_status st;
+    swl_json_reader r = l->json->merges;
+    bool more;
+    halves h;
+    swl_status st = count_merges(l, &t->n_merges);
 
-    if (n > SWL_TOKEN_ID_MAX)
-        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, -1, "%s: model.merges has %zu entries, expected at most %d",
-                           l->path, n, SWL_TOKEN_ID_MAX);
-    t->n_merges = (int32_t)n;
-    t->merged = swl_calloc(n, sizeof *t->merged);
+    if (st)
+        return st;
+    t->merged = swl_calloc((size_t)t->n_merges, sizeof *t->merged);
     if (!t->merged)
-        return swl_fail(l->err, SWL_E_NOMEM, "%s: out of memory for %zu merges", l->path, n);
+        return swl_fail(l->err, SWL_E_NOMEM, "%s: out of memory for %" PRId32 " merges", l->path, t->n_merges);
     st = swl_pairs_create(t, t->n_merges, l->err);
-    for (int32_t rank = 0; !st && rank < t->n_merges; rank++)
-        st = load_merge(l, json_array_get(l->merges, (size_t)rank), rank);
+    if (!st)
+        st = swl_json_expect(&r, '[');
+    for (int32_t rank = 0; !st && rank < t->n_merges; rank++) {
+        st = swl_json_more(&r, ']', !rank, &more);
+        if (!st && swl_json_peek(&r) == '"')
+            st = read_joined(l, &r, rank, &h);
+        else if (!st)
+            st = swl_json_peek(&r) == '[' ? read_pair(l, &r, rank, &h) : not_a_pair(l, rank);
+        if (!st)
+            st = load_merge(l, &h, rank);
+    }
     return st;
 }
 
@@ -404,20 +485,24 @@ static swl_status load_added(loader *l, uint32_t *n_bytes)
 
 /* ---- all of it ---- */
 
-static swl_status load_root(loader *l, const json_t *root)
+static swl_status load(loader *l)
 {
-    size_t n_bytes_max;
+    int64_t id_max = -1;
+    size_t n_bytes_max = 0;
     uint32_t n_bytes = 0;
-    swl_status st = check_root(l, root);
+    swl_status st = check_root(l, l->json->root);
 
     if (!st)
-        st = measure(l, &n_bytes_max);
+        st = measure_vocab(l, &id_max, &n_bytes_max);
+    if (!st)
+        st = measure_added(l, &id_max, &n_bytes_max);
+    l->t->n_tokens = (int32_t)id_max + 1;
     if (!st)
         st = allocate(l, n_bytes_max);
     if (!st)
         st = load_vocab(l, &n_bytes);
     if (!st)
-        st = swl_vocab_index(l->t, l->err);
+        st = swl_vocab_index(l->t, l->path, l->err);
     if (!st)
         st = find_bytes(l);
     if (!st)
@@ -425,22 +510,16 @@ static swl_status load_root(loader *l, const json_t *root)
     return st ? st : load_added(l, &n_bytes);
 }
 
-swl_status swl_tokenizer_load(swl_tokenizer *t, const char *dir, swl_error *err)
+swl_status swl_tokenizer_parse(swl_tokenizer *t, char *text, size_t n_bytes, const char *path, swl_error *err)
 {
-    loader l = {.t = t, .err = err};
-    char *path = swl_path_join(dir, "tokenizer.json");
-    json_t *root = NULL;
-    swl_status st;
+    swl_tokenizer_json json;
+    loader l = {.t = t, .path = path, .err = err, .json = &json};
+    swl_status st = swl_tokenizer_json_open(&json, text, n_bytes, path, err);
 
-    if (!path)
-        return swl_fail(err, SWL_E_NOMEM, "tokenizer: out of memory");
-    l.path = path;
     make_alphabet(&l);
-    st = swl_json_load(&root, path, FILE_BYTES_MAX, err);
     if (!st)
-        st = load_root(&l, root);
-    json_decref(root);
+        st = load(&l);
+    swl_tokenizer_json_close(&json);
     swl_free(l.scratch);
-    swl_free(path);
     return st;
 }

@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "text/tokenizer_impl.h"
 
 #define PATTERN                                                                                                        \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|"  \
@@ -507,9 +508,9 @@ static void refuses_what_it_does_not_compute(void **state)
         {"model/end_of_word_suffix", "\"</w>\"", SWL_E_UNSUPPORTED, "end_of_word_suffix"},
         {"model/vocab", "[]", SWL_E_CORRUPT, "model.vocab"},
         {"model/vocab/x", NULL, SWL_E_CORRUPT, "0x78"},
-        {"model/vocab/x", "-1", SWL_E_CORRUPT, "\"x\""},
-        {"model/vocab/x", "1.5", SWL_E_CORRUPT, "\"x\""},
-        {"model/vocab/x", "2097152", SWL_E_CORRUPT, "\"x\""},
+        {"model/vocab/x", "-1", SWL_E_CORRUPT, "id -1"},
+        {"model/vocab/x", "1.5", SWL_E_CORRUPT, "whole number"},
+        {"model/vocab/x", "2097152", SWL_E_CORRUPT, "id 2097152"},
         {"model/vocab/x", "121", SWL_E_CORRUPT, "id 121"},
         {"model/vocab/", "280", SWL_E_CORRUPT, "empty"},
         {"model/merges", "{}", SWL_E_CORRUPT, "model.merges"},
@@ -591,6 +592,51 @@ static void missing_and_broken_files_are_named(void **state)
     assert_int_equal(swl_tokenizer_open(&t, dir, &err), SWL_E_CORRUPT);
     write_text("tokenizer.json", "");
     assert_int_equal(swl_tokenizer_open(&t, dir, &err), SWL_E_CORRUPT);
+}
+
+/* Every file that is cut short, or has one byte too many, is refused. */
+static void a_file_cut_anywhere_is_refused(void **state)
+{
+    json_t *root = make_json(merges, N_MERGES, ADDED);
+    char *text = json_dumps(root, JSON_COMPACT), *copy = swl_calloc(strlen(text) + 2, 1);
+    size_t n = strlen(text);
+
+    (void)state;
+    for (size_t cut = 0; cut <= n + 1; cut++) {
+        swl_tokenizer *t = swl_calloc(1, sizeof *t);
+        swl_error err = {0};
+        swl_status st;
+
+        memcpy(copy, text, n);
+        copy[n] = '}';
+        st = swl_tokenizer_parse(t, copy, cut, "t.json", &err);
+        assert_int_equal(st, cut == n ? SWL_OK : SWL_E_CORRUPT);
+        assert_string_equal(err.file, cut == n ? "" : "t.json");
+        swl_tokenizer_close(t);
+    }
+    swl_free(copy);
+    free(text);
+    json_decref(root);
+}
+
+static void a_field_that_is_there_twice_is_refused(void **state)
+{
+    static const char *const texts[] = {
+        "{\"model\": {\"type\": \"BPE\", \"type\": \"BPE\"}}",
+        "{\"model\": {\"vocab\": {}, \"vocab\": {}}}",
+        "{\"model\": {\"merges\": [], \"merges\": []}}",
+        "{\"model\": {}, \"model\": {}}",
+        "{\"decoder\": {}, \"decoder\": {}}",
+    };
+    swl_tokenizer *t;
+    swl_error err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        write_text("tokenizer.json", texts[i]);
+        assert_int_equal(swl_tokenizer_open(&t, dir, &err), SWL_E_CORRUPT);
+        assert_non_null(strstr(err.message, "is there twice"));
+    }
 }
 
 /* ---- the stop set ---- */
@@ -756,6 +802,8 @@ int main(void)
         cmocka_unit_test(refuses_what_it_does_not_compute),
         cmocka_unit_test(absent_optional_fields_are_fine),
         cmocka_unit_test(missing_and_broken_files_are_named),
+        cmocka_unit_test(a_file_cut_anywhere_is_refused),
+        cmocka_unit_test(a_field_that_is_there_twice_is_refused),
         cmocka_unit_test(stops_at_the_union_of_what_the_files_name),
         cmocka_unit_test(both_end_tokens_stop_when_generation_config_is_silent),
         cmocka_unit_test(ids_that_are_no_token_do_not_stop),

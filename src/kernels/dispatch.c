@@ -4,6 +4,9 @@
 #include "base/cpu.h"
 #include "kernels/kernels.h"
 #include "kernels/ref/ref.h"
+#if defined(__x86_64__)
+#include "kernels/x86/x86.h"
+#endif
 
 void swl_kernels_init(swl_kernels *k, uint32_t flags)
 {

@@ -1,0 +1,323 @@
+/*
+ * matmul_q_avx512.c: quantised matrices times one or a few tokens, straight from the bytes as stored. Sixteen units of
+ * a row at a time: byte products summed by vpdpbusd, then a tree of shuffles and adds that leaves unit u in lane u,
+ * which is where the contract wants it; scales and biases of sixteen units are neighbours in memory and enter as
+ * vectors.
+ *
+ * Four-bit rows are not put into column order. 64 bytes are 128 columns: the low nibbles are the even ones, the high
+ * nibbles the odd ones, and the activation is split the same way once per call.
+ */
+#include "kernels/x86/x86.h"
+
+#include "kernels/x86/quant_avx512.h"
+
+enum {
+    FEW = 4,      /* tokens that share a pass over the rows; more go to the tiled kernels */
+    ROWS = 16,    /* rows whose lanes are folded together */
+    BLOCK = 8192, /* columns whose activations are prepared at a time */
+    MAX_UNITS = BLOCK / 16
+};
+
+typedef struct prepared {
+    int8_t x[FEW][BLOCK]; /* in the order of the codes */
+    float xs[FEW][MAX_UNITS], xi[FEW][MAX_UNITS];
+} prepared;
+
+/* What does not change from row to row. */
+typedef struct view {
+    const swl_matrix *w;
+    int64_t row_bytes, row_scales;
+    int32_t n_tok;
+    int32_t unit0, n_units; /* the block of columns, in units */
+    int32_t per_scale;      /* units that share a scale */
+} view;
+
+/* ---- activations
+ * ----------------------------------------------------------------------------------------------------- */
+
+static void split_even_odd(const int8_t *q, int32_t n, int8_t *x)
+{
+    __m512i index = _mm512_setzero_si512(), one = _mm512_set1_epi8(1), a, b;
+    uint8_t ids[64];
+    int32_t i;
+
+    for (i = 0; i < 64; i++)
+        ids[i] = (uint8_t)(2 * i);
+    index = _mm512_loadu_si512(ids);
+    for (i = 0; i < n; i += 128) {
+        a = load_bytes(q + i, n - i);
+        b = load_bytes(q + i + 64, n - i - 64);
+        _mm512_storeu_si512(x + i, _mm512_permutex2var_epi8(a, index, b));
+        _mm512_storeu_si512(x + i + 64, _mm512_permutex2var_epi8(a, _mm512_or_si512(index, one), b));
+    }
+}
+
+static void copy_padded(const int8_t *q, int32_t n, int8_t *x)
+{
+    int32_t i;
+
+    for (i = 0; i < n; i += 64)
+        _mm512_storeu_si512(x + i, load_bytes(q + i, n - i));
+}
+
+/* twice: the block is half a batch, and a second copy follows it, for the row that follows in memory. */
+INLINE void prepare(prepared *p, const swl_act *a, const int32_t *tok, const view *v, int bits, int unit, bool twice)
+{
+    int32_t n = v->n_units * unit, padded = (n + 16 * unit - 1) / (16 * unit) * 16 * unit, t, u;
+
+    for (t = 0; t < v->n_tok; t++) {
+        int64_t row = tok ? tok[t] : t;
+        const int8_t *q = a->q + row * a->ldq + (int64_t)v->unit0 * unit;
+
+        for (u = 0; u < padded; u += 64)
+            _mm512_storeu_si512(p->x[t] + u, _mm512_setzero_si512());
+        if (bits == 4)
+            split_even_odd(q, n, p->x[t]);
+        else
+            copy_padded(q, n, p->x[t]);
+        for (u = 0; u < v->n_units; u += 16)
+            act_units(a, row, unit, v->unit0 + u, min_i32(16, v->n_units - u), p->xs[t] + u, p->xi[t] + u);
+        if (twice) {
+            for (u = 0; u < n; u += 64)
+                _mm512_storeu_si512(p->x[t] + n + u, _mm512_loadu_si512(p->x[t] + u));
+            _mm256_storeu_ps(p->xs[t] + 8, _mm256_loadu_ps(p->xs[t]));
+            _mm256_storeu_ps(p->xi[t] + 8, _mm256_loadu_ps(p->xi[t]));
+        }
+    }
+}
+
+/* ---- sums of units
+ * --------------------------------------------------------------------------------------------------- */
+
+/* Per 128-bit lane: the sums of the lane's four elements of a, b, c, d. */
+INLINE __m512i add_quads(__m512i a, __m512i b, __m512i c, __m512i d)
+{
+    __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+}
+
+/* Sums of neighbours, per 128-bit lane of (a, b); all elements and sums fit 16 bits. */
+INLINE __m512i add_pairs_16(__m512i a, __m512i b)
+{
+    return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));
+}
+
+/* Neighbouring 128-bit lanes added: (a0 + a1, a2 + a3, b0 + b1, b2 + b3). */
+INLINE __m512i add_lanes(__m512i a, __m512i b)
+{
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+}
+
+/* Column order, one register for 64 columns: unit 64: 16 registers, 32: 8, 16: 4. */
+INLINE __m512i dots_plain(const __m512i *q, const int8_t *x, int unit)
+{
+    __m512i acc[16], r[4];
+    int i, n = unit / 4;
+
+#pragma GCC unroll 16
+    for (i = 0; i < n; i++)
+        acc[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), q[i], _mm512_loadu_si512(x + 64 * i));
+#pragma GCC unroll 4
+    for (i = 0; i < n / 4; i++)
+        r[i] = add_quads(acc[4 * i], acc[4 * i + 1], acc[4 * i + 2], acc[4 * i + 3]);
+    if (unit == 64)
+        return add_lanes(add_lanes(r[0], r[1]), add_lanes(r[2], r[3]));
+    if (unit == 32)
+        return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15),
+                                        add_lanes(r[0], r[1]));
+    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), r[0]);
+}
+
+/*
+ * Even and odd columns of 128 in two registers: unit 64: 16 registers, 32: 8, 16: 4. A lane of acc holds eight products
+ * of at most 15 * 127, sums of two lanes still fit 16 bits.
+ */
+INLINE __m512i dots_a4(const __m512i *q, const int8_t *x, int unit)
+{
+    __m512i acc[8], r[2];
+    int i, n = unit / 8;
+
+#pragma GCC unroll 8
+    for (i = 0; i < n; i++) {
+        acc[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), q[2 * i], _mm512_loadu_si512(x + 128 * i));
+        acc[i] = _mm512_dpbusd_epi32(acc[i], q[2 * i + 1], _mm512_loadu_si512(x + 128 * i + 64));
+    }
+    if (unit == 16)
+        return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15),
+                                        add_pairs_16(acc[0], acc[1]));
+#pragma GCC unroll 2
+    for (i = 0; i < n / 4; i++)
+        r[i] = add_pairs_16(add_pairs_16(acc[4 * i], acc[4 * i + 1]), add_pairs_16(acc[4 * i + 2], acc[4 * i + 3]));
+    if (unit == 64)
+        return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15),
+                                        add_lanes(r[0], r[1]));
+    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), r[0]);
+}
+
+/* The codes of sixteen units, of which `left` bytes may be read. */
+INLINE void load_batch(const uint8_t *p, int bits, int unit, int64_t left, __m512i *q)
+{
+    int i, n = unit / 4;
+
+    if (bits != 4) {
+#pragma GCC unroll 16
+        for (i = 0; i < n; i++)
+            q[i] = load_codes(p + 8 * bits * i, bits, left - 8 * bits * i);
+        return;
+    }
+#pragma GCC unroll 8
+    for (i = 0; i < n / 2; i++) {
+        __m512i v = load_bytes(p + 64 * i, left - 64 * i), nibble = _mm512_set1_epi8(15);
+
+        q[2 * i] = _mm512_and_si512(v, nibble);
+        q[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble);
+    }
+}
+
+/* Units [u, u + n) of one row, n <= 16, into the lanes of every token; lane stride: floats between tokens. */
+INLINE void batch(const view *v, const prepared *p, int64_t row, int32_t u, int32_t n, int bits, int unit, float *lane)
+{
+    const swl_matrix *w = v->w;
+    int64_t at = (int64_t)(v->unit0 + u) * unit * bits / 8;
+    __mmask16 mask = low16(n);
+    __m512 ws = unit_scales(w->sdtype, w->scales, row * v->row_scales, v->unit0 + u, n, v->per_scale);
+    __m512 wb = unit_scales(w->sdtype, w->biases, row * v->row_scales, v->unit0 + u, n, v->per_scale);
+    __m512i q[16], idot;
+    int32_t t;
+
+    load_batch(w->data + row * v->row_bytes + at, bits, unit, n == 16 ? 1024 : (int64_t)n * unit * bits / 8, q);
+    for (t = 0; t < v->n_tok; t++, lane += ROWS * SWL_LANES) {
+        __m512 l = _mm512_loadu_ps(lane);
+
+        idot = bits == 4 ? dots_a4(q, p->x[t] + u * unit, unit) : dots_plain(q, p->x[t] + u * unit, unit);
+        l = _mm512_mask3_fmadd_ps(_mm512_cvtepi32_ps(idot), _mm512_mul_ps(ws, _mm512_loadu_ps(p->xs[t] + u)), l, mask);
+        l = _mm512_mask3_fmadd_ps(wb, _mm512_loadu_ps(p->xi[t] + u), l, mask);
+        _mm512_storeu_ps(lane, l);
+    }
+}
+
+/* ---- rows
+ * -------------------------------------------------------------------------------------------------------------- */
+
+INLINE void row_lanes(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
+{
+    int32_t u, full = v->n_units / 16 * 16;
+
+    for (u = 0; u < full; u += 16)
+        batch(v, p, row, u, 16, bits, unit, lane);
+    if (u < v->n_units)
+        batch(v, p, row, u, v->n_units - u, bits, unit, lane);
+}
+
+/* Rows of eight units: two neighbours make one batch. Each keeps eight lanes, the others stay 0. */
+INLINE void two_row_lanes(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
+{
+    int32_t t;
+
+    batch(v, p, row, 0, 16, bits, unit, lane);
+    for (t = 0; t < v->n_tok; t++, lane += ROWS * SWL_LANES) {
+        _mm256_storeu_ps(lane + SWL_LANES, _mm256_loadu_ps(lane + 8));
+        _mm256_storeu_ps(lane + 8, _mm256_setzero_ps());
+    }
+}
+
+static void clear(float *lanes, int32_t n_tok)
+{
+    int32_t i;
+
+    for (i = 0; i < n_tok * ROWS; i++)
+        _mm512_storeu_ps(lanes + i * SWL_LANES, _mm512_setzero_ps());
+}
+
+INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                       int32_t n_tok, float *out, int64_t ldo, int bits, int unit)
+{
+    float lanes[FEW][ROWS][SWL_LANES];
+    prepared p;
+    view v = {w, swl_matrix_row_bytes(w), w->cols / w->group, n_tok, 0, 0, w->group / unit};
+    int32_t units = w->cols / unit, block = BLOCK / unit, r0, r, n, t;
+    bool pairs = units == 8 && v.per_scale == 1;
+
+    for (r0 = 0; r0 < n_rows; r0 += ROWS) {
+        n = min_i32(ROWS, n_rows - r0);
+        clear(lanes[0][0], n_tok);
+        for (v.unit0 = 0; v.unit0 < units; v.unit0 += block) {
+            v.n_units = min_i32(block, units - v.unit0);
+            if (r0 == 0 || units > block)
+                prepare(&p, a, tok, &v, bits, unit, pairs);
+            for (r = 0; pairs && r + 2 <= n; r += 2)
+                two_row_lanes(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
+            for (r = pairs ? n / 2 * 2 : 0; r < n; r++)
+                row_lanes(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
+        }
+        for (t = 0; t < n_tok; t++)
+            _mm512_mask_storeu_ps(out + t * ldo + r0, low16(n), fold_rows(lanes[t][0], SWL_LANES));
+    }
+}
+
+INLINE void matmul_q(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                     int32_t n_tok, float *out, int64_t ldo, int bits)
+{
+    if (w->group >= 64)
+        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 64);
+    else if (w->group == 32)
+        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 32);
+    else
+        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 16);
+}
+
+void swl_matmul_q_a2_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    if (n_tok <= FEW)
+        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 2);
+    else
+        swl_matmul_tile_a2_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+}
+
+void swl_matmul_q_a3_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    if (n_tok <= FEW)
+        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 3);
+    else
+        swl_matmul_tile_a3_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+}
+
+void swl_matmul_q_a4_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    if (n_tok <= FEW)
+        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 4);
+    else
+        swl_matmul_tile_a4_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+}
+
+void swl_matmul_q_a5_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    if (n_tok <= FEW)
+        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 5);
+    else
+        swl_matmul_tile_a5_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+}
+
+void swl_matmul_q_a6_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    if (n_tok <= FEW)
+        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 6);
+    else
+        swl_matmul_tile_a6_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+}
+
+void swl_matmul_q_a8_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    if (n_tok <= FEW)
+        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 8);
+    else
+        swl_matmul_tile_a8_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+}

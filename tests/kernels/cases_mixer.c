@@ -1,0 +1,91 @@
+/* cases_mixer.c: cases of the token mixers: the delta rule with its state, and one part of attention. */
+#include "check.h"
+
+#include <math.h>
+
+#define F(p) ((float *)(void *)(p))
+
+typedef void delta_fn(float *, int64_t, int32_t, int32_t, int32_t, const float *, const float *, int64_t, const float *,
+                      int64_t, const float *, const float *, int64_t, float *, int64_t);
+
+static float *unit_interval(int64_t n)
+{
+    float *x = ordinary(n, 1.0f);
+    int64_t i;
+
+    for (i = 0; i < n; i++)
+        x[i] = rng_next() % 16 ? fabsf(x[i]) : (float)PICK(0, 1);
+    return x;
+}
+
+/* Two calls in a row on the same state, as a prompt in chunks. */
+static bool delta_case(any_fn *ref, any_fn *fn, int32_t type)
+{
+    int32_t dk = PICK(128, 128, 16, 32, 64, rng_range(1, 140)), dv = PICK(128, 128, 16, 32, 64, 48, rng_range(1, 140));
+    int32_t n_tok = PICK(1, 1, 2, 3, 7, 40), k, call;
+    int64_t lds = dv + PICK(0, 0, 4), ldqk = dk + PICK(0, 0, 3), ldv = dv + PICK(0, 0, 1), ldb = PICK(1, 3),
+            ldo = dv + PICK(0, 0, 2);
+    float *q = ordinary(n_tok * ldqk, 0.1f), *key = ordinary(n_tok * ldqk, 1.0f), *v = ordinary(n_tok * ldv, 2.0f);
+    float *decay = unit_interval(n_tok * ldb), *beta = unit_interval(n_tok * ldb);
+    twins s = twins_copy(ordinary(dk * lds, 1.0f), (size_t)(dk * lds) * 4), out = twins_take((size_t)(n_tok * ldo) * 4);
+
+    (void)type;
+    case_note("dk %d, dv %d, tokens %d, strides %d %d %d %d %d", dk, dv, n_tok, (int)lds, (int)ldqk, (int)ldv, (int)ldb,
+              (int)ldo);
+    for (k = 0; k < 2; k++)
+        for (call = 0; call < 2; call++)
+            ((delta_fn *)(k ? fn : ref))(F(s.at[k]), lds, dk, dv, n_tok, q, key, ldqk, v, ldv, decay, beta, ldb,
+                                         F(out.at[k]), ldo);
+    return twins_equal(&out, "out") && twins_equal(&s, "state");
+}
+
+typedef void attn_fn(const float *, int32_t, int32_t, const void *, const void *, int64_t, int32_t, float, float *,
+                     float *, float *);
+
+static const void *to_half(const float *x, int64_t n)
+{
+    uint16_t *h = mem_take((size_t)n * 2, (size_t)PICK(0, 2, 16));
+    int64_t i;
+
+    for (i = 0; i < n; i++)
+        h[i] = swl_f32_to_f16(x[i]);
+    return h;
+}
+
+static bool attn_case(any_fn *ref, any_fn *fn, bool half)
+{
+    int32_t n_q = PICK(1, 2, 3, 4, 6, 7, 8, 8, 8, 9, 16), dim = PICK(256, 256, 64, 128, 16, 80, rng_range(1, 260)), k;
+    int32_t n_keys = PICK(1, 2, 15, 16, 17, 63, 64, 65, 128, 200, rng_range(1, 300));
+    int64_t ldkv, n;
+    float *q = ordinary(n_q * dim, 2.0f), *kf, *vf, scale = 1.0f / sqrtf((float)dim);
+    const void *key, *v;
+    twins m = twins_take((size_t)n_q * 4), l = twins_take((size_t)n_q * 4), o = twins_take((size_t)(n_q * dim) * 4);
+
+    if (rng_next() % 16 == 0)
+        n_keys = rng_range(800, SWL_ATTN_SEGMENT);
+    ldkv = dim + PICK(0, 0, dim, 5);
+    n = (n_keys - 1) * ldkv + dim;
+    kf = ordinary(n, (float)PICK(1, 4, 30));
+    vf = ordinary(n, 3.0f);
+    key = half ? to_half(kf, n) : kf;
+    v = half ? to_half(vf, n) : vf;
+    case_note("queries %d, dim %d, keys %d, stride %d", n_q, dim, n_keys, (int)ldkv);
+    for (k = 0; k < 2; k++)
+        ((attn_fn *)(k ? fn : ref))(q, n_q, dim, key, v, ldkv, n_keys, scale, F(m.at[k]), F(l.at[k]), F(o.at[k]));
+    return twins_equal(&m, "m") && twins_equal(&l, "l") && twins_equal(&o, "o");
+}
+
+static bool attn_f16_case(any_fn *ref, any_fn *fn, int32_t type)
+{
+    (void)type;
+    return attn_case(ref, fn, true);
+}
+
+static bool attn_f32_case(any_fn *ref, any_fn *fn, int32_t type)
+{
+    (void)type;
+    return attn_case(ref, fn, false);
+}
+
+const slot_test mixer_tests[] = {
+    {"delta_scan", delta_case, 40}, {"attn_f16", attn_f16_case, 40}, {"attn_f32", attn_f32_case, 40}, {NULL, NULL, 0}};

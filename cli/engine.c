@@ -29,15 +29,44 @@ static swl_status check_dir(const char *dir, swl_error *err)
     return SWL_E_NOT_FOUND;
 }
 
-static void model_options(swl_model_options *o, const arguments *a, const char *dir)
+/* --cache-gb bounds the pool; it cannot make it larger than the memory plan has it. */
+static swl_status bound_pool(swl_model_options *o, const arguments *a, swl_error *err)
 {
+    const option_value *v = &a->values[OPT_CACHE_GB];
+    uint64_t asked = (uint64_t)(v->real * 1e9), row;
+    swl_memory_plan plan;
+    swl_status st;
+    char got[16], wanted[16];
+
+    if (!v->set)
+        return SWL_OK;
+    st = swl_memory_plan_make(&plan, o, err);
+    if (st || !plan.n_experts)
+        return st;
+    row = plan.pool_all / (uint64_t)plan.n_experts;
+    if (asked / row < (uint64_t)plan.pool_slots)
+        o->pool_slots = asked / row ? (int32_t)(asked / row) : 1;
+    else if (plan.pool < plan.pool_all && asked > plan.pool + row && !opt_on(a, OPT_QUIET))
+        note("--cache-gb: the expert pool gets %s, not %s: more does not fit in the memory of the process",
+             format_bytes(got, plan.pool), format_bytes(wanted, asked));
+    return SWL_OK;
+}
+
+swl_status model_options(swl_model_options *o, const arguments *a, const char *dir, swl_error *err)
+{
+    swl_status st = check_dir(dir, err);
+
+    if (st)
+        return st;
     swl_model_options_init(o);
     o->path = dir;
+    o->memory_bytes = a->values[OPT_MEMORY].size;
     o->n_threads = opt_int(a, OPT_THREADS);
     o->chunk_tokens = opt_int(a, OPT_PREFILL_CHUNK);
     o->ctx_tokens = opt_int(a, OPT_CTX);
     o->exact = opt_on(a, OPT_EXACT);
     o->cpu_level = opt_text(a, OPT_CPU_MASK);
+    return SWL_OK;
 }
 
 static void describe(const engine *e)
@@ -57,12 +86,13 @@ swl_status engine_open_model(engine *e, const arguments *a, swl_error *err)
 
     memset(e, 0, sizeof *e);
     e->dir = model_dir(a, &n_used);
-    st = check_dir(e->dir, err);
+    st = model_options(&options, a, e->dir, err);
+    if (!st)
+        st = bound_pool(&options, a, err);
     if (st)
         return st;
     if (opt_on(a, OPT_GPU) && !opt_on(a, OPT_QUIET))
         note("--gpu: this version has no GPU engine; computing on the processor");
-    model_options(&options, a, e->dir);
     st = swl_model_open(&e->model, &options, err);
     if (st)
         return st;

@@ -4,6 +4,46 @@
 #include "format.h"
 #include "output.h"
 
+/* What other budgets would give; made before the model is open, because what is resident then counts as taken. */
+enum { N_PLANS = 5 };
+static const uint64_t limits[N_PLANS] = {UINT64_C(2) << 30, UINT64_C(4) << 30, UINT64_C(8) << 30, UINT64_C(16) << 30, 0};
+
+static swl_status make_plans(swl_memory_plan *plans, const arguments *a, swl_error *err)
+{
+    swl_model_options o;
+    swl_status st = SWL_OK;
+    int n_used;
+
+    for (int i = 0; i < N_PLANS && !st; i++) {
+        st = model_options(&o, a, model_dir(a, &n_used), err);
+        if (limits[i])
+            o.memory_bytes = limits[i];
+        if (!st)
+            st = swl_memory_plan_make(&plans[i], &o, err);
+        if (st == SWL_E_BUDGET)
+            st = SWL_OK; /* the row says so */
+    }
+    return st;
+}
+
+static void print_plans(const swl_memory_plan *plans)
+{
+    char limit[16], total[16], pool[16], floor_text[16];
+
+    out_printf("\n%-10s %-10s %-10s %-12s %s\n", "memory", "used", "pool", "experts", "prompt chunk");
+    for (int i = 0; i < N_PLANS; i++) {
+        const swl_memory_plan *p = &plans[i];
+
+        snprintf(limit, sizeof limit, "%.1f GiB", (double)p->limit / (double)(1 << 30));
+        if (p->total > p->limit)
+            out_printf("%-10s does not fit: at least %s\n", limit, format_bytes(floor_text, p->floor));
+        else
+            out_printf("%-10s %-10s %-10s %4d of %-4d %d tokens%s\n", limit, format_bytes(total, p->total),
+                       format_bytes(pool, p->pool), p->pool_slots, p->n_experts, p->chunk_tokens,
+                       limits[i] ? "" : "  (as opened)");
+    }
+}
+
 static void print_text(const swl_model_info *i)
 {
     char b[16];
@@ -23,7 +63,8 @@ static void print_text(const swl_model_info *i)
     out_printf("dense weights     %s\n", format_bytes(b, i->dense_bytes));
     if (i->n_moe_layers) {
         out_printf("routed experts    %s", format_bytes(b, i->experts_bytes));
-        out_printf(" (%s each, %d reads)\n", format_bytes(b, i->expert_bytes), i->reads_per_expert);
+        out_printf(" (%s each, in %d %s)\n", format_bytes(b, i->expert_bytes), i->reads_per_expert,
+                   i->reads_per_expert == 1 ? "read" : "reads");
         out_printf("expert pool       %s", format_bytes(b, i->pool_bytes));
         out_printf(" (%d experts for each layer)\n", i->pool_slots);
     }
@@ -39,7 +80,28 @@ static void set_int(json_t *o, const char *key, uint64_t n)
     json_object_set_new(o, key, json_integer((json_int_t)n));
 }
 
-static void print_json(const swl_model_info *i)
+static json_t *plans_json(const swl_memory_plan *plans)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < N_PLANS; i++) {
+        const swl_memory_plan *p = &plans[i];
+        json_t *o = json_object();
+
+        set_int(o, "limit_bytes", p->limit);
+        json_object_set_new(o, "default", json_boolean(!limits[i]));
+        json_object_set_new(o, "fits", json_boolean(p->total <= p->limit));
+        set_int(o, "floor_bytes", p->floor);
+        set_int(o, "total_bytes", p->total);
+        set_int(o, "pool_bytes", p->pool);
+        set_int(o, "pool_slots", (uint64_t)p->pool_slots);
+        set_int(o, "chunk_tokens", (uint64_t)p->chunk_tokens);
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static void print_json(const swl_model_info *i, const swl_memory_plan *plans)
 {
     json_t *o = out_object();
 
@@ -68,18 +130,24 @@ static void print_json(const swl_model_info *i)
     json_object_set_new(o, "draft_head", json_boolean(i->mtp));
     json_object_set_new(o, "cpu_level", json_string(i->cpu_level));
     set_int(o, "threads", (uint64_t)i->n_threads);
+    json_object_set_new(o, "memory", plans_json(plans));
     out_json(o);
 }
 
 swl_status run_info(const arguments *a, swl_error *err)
 {
+    swl_memory_plan plans[N_PLANS] = {0};
     engine e = {0};
-    swl_status st = engine_open_model(&e, a, err);
+    swl_status st = make_plans(plans, a, err);
 
-    if (!st && opt_on(a, OPT_JSON))
-        print_json(&e.info);
-    else if (!st)
+    if (!st)
+        st = engine_open_model(&e, a, err);
+    if (!st && opt_on(a, OPT_JSON)) {
+        print_json(&e.info, plans);
+    } else if (!st) {
         print_text(&e.info);
+        print_plans(plans);
+    }
     engine_close(&e);
     return st;
 }

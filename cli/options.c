@@ -55,6 +55,8 @@ const option_row option_rows[OPT_COUNT] = {
 
     [OPT_MODEL] = {"model", 'm', TYPE_TEXT, MODEL, "DIR", NULL, NULL, 0, 0, true, RUNNING | C(TOKENIZE), OPT_COUNT,
                    "the model's directory, instead of the first operand"},
+    [OPT_MEMORY] = {"memory", 0, TYPE_SIZE, MODEL, "SIZE", NULL, "what the machine has to give", 0, 0, true, RUNNING,
+                    OPT_COUNT, "bound for the memory of the whole process: 512M, 4G, 1.5GiB"},
     [OPT_CTX] = {"ctx", 'c', TYPE_INT, MODEL, "N", "0", "the library's", 0, INT_TOP, true, RUNNING, OPT_COUNT,
                  "the longest conversation in tokens"},
     [OPT_THREADS] = {"threads", 't', TYPE_INT, MODEL, "N", "0", "all that the process may use", 0, 4096, true, RUNNING,
@@ -94,6 +96,8 @@ const option_row option_rows[OPT_COUNT] = {
 
     [OPT_MAX_NEW] = {"max-new", 0, TYPE_INT, COMPATIBLE, "N", NULL, NULL, 0, INT_TOP, false, ANSWERING, OPT_MAX_TOKENS,
                      "the same as --max-tokens"},
+    [OPT_CACHE_GB] = {"cache-gb", 0, TYPE_REAL, COMPATIBLE, "X", NULL, NULL, 0, 1e9, false, RUNNING, OPT_COUNT,
+                      "bound for the expert pool alone, in 10^9 bytes; --memory holds all the same"},
     [OPT_GPU] = {"gpu", 0, TYPE_SWITCH, COMPATIBLE, NULL, "off", NULL, 0, 0, false, ANSWERING, OPT_COUNT,
                  "the fastest engine there is; without a GPU engine that is the processor"},
     [OPT_LAZY] = {"lazy", 0, TYPE_SWITCH, COMPATIBLE, NULL, "off", NULL, 0, 0, false, ANSWERING, OPT_COUNT,
@@ -131,6 +135,32 @@ static bool parse_seed(const char *text, uint64_t *out)
     errno = 0;
     *out = strtoull(text, &end, 10);
     return !*end && !errno && *out <= INT64_MAX; /* so that JSON can hold it */
+}
+
+/* A number, and K, M, G or T with or without B or iB behind it. */
+static bool parse_size(const char *text, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    const char *unit;
+    double x;
+
+    if (!isdigit((unsigned char)*text) || strpbrk(text, "xX"))
+        return false;
+    x = strtod(text, &end);
+    unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    if (unit) {
+        x = ldexp(x, 10 * (int)(unit - units + 1));
+        end++;
+        if (end[0] == 'i' && end[1] == 'B')
+            end++;
+    }
+    if (*end == 'B')
+        end++;
+    if (*end || !(x >= 1) || x > 0x1p60)
+        return false;
+    *out = (uint64_t)x;
+    return true;
 }
 
 static bool parse_switch(const char *text, bool *on)
@@ -176,6 +206,10 @@ static swl_status store(arguments *a, option_id id, const char *text, option_ori
         if (!parse_seed(text, &v->seed))
             return fail(err, SWL_E_ARG, "%s is %s, expected a whole number from 0 to %llu", shown, text,
                         (unsigned long long)INT64_MAX);
+        break;
+    case TYPE_SIZE:
+        if (!parse_size(text, &v->size))
+            return fail(err, SWL_E_ARG, "%s is %s, expected a size like 512M, 4G or 1.5GiB", shown, text);
         break;
     case TYPE_LIST:
         if (v->n_list == LIST_MAX)

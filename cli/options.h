@@ -19,11 +19,11 @@ typedef enum command_id {
 typedef enum option_id {
     OPT_PROMPT, OPT_FILE, OPT_IDS, OPT_CHAT, OPT_SYSTEM, OPT_SAVE_STATE, OPT_LOAD_STATE,
     OPT_MAX_TOKENS, OPT_TEMP, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P, OPT_SEED, OPT_GREEDY, OPT_STOP,
-    OPT_MODEL, OPT_CTX, OPT_THREADS, OPT_CPU_MASK, OPT_PREFILL_CHUNK, OPT_EXACT,
+    OPT_MODEL, OPT_MEMORY, OPT_CTX, OPT_THREADS, OPT_CPU_MASK, OPT_PREFILL_CHUNK, OPT_EXACT,
     OPT_SOURCE, OPT_OUTPUT, OPT_BITS, OPT_GROUP, OPT_REPLACE,
     OPT_TOLERANCE, OPT_LICENSES,
     OPT_JSON, OPT_STATS, OPT_QUIET, OPT_VERBOSE, OPT_HELP,
-    OPT_MAX_NEW, OPT_GPU, OPT_LAZY, /* spellings of the Swift program */
+    OPT_MAX_NEW, OPT_CACHE_GB, OPT_GPU, OPT_LAZY, /* spellings of the Swift program */
     OPT_COUNT
 } option_id;
 
@@ -32,6 +32,7 @@ typedef enum option_type {
     TYPE_INT,
     TYPE_REAL,
     TYPE_SEED,   /* 0 to 2^63-1 */
+    TYPE_SIZE,   /* bytes: 512M, 4G, 1.5GiB; units are powers of 1024 */
     TYPE_TEXT,
     TYPE_LIST    /* text, may be repeated */
 } option_type;
@@ -63,6 +64,7 @@ typedef struct option_value {
     bool on;                 /* TYPE_SWITCH */
     int64_t number;          /* TYPE_INT */
     uint64_t seed;
+    uint64_t size;           /* TYPE_SIZE, in bytes */
     double real;
     const char *text;        /* as written; borrowed from argv or the environment */
     const char *list[LIST_MAX];

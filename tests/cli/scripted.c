@@ -123,7 +123,23 @@ swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_err
     strcpy((*out)->info.cpu_level, opt->cpu_level ? opt->cpu_level : "best");
     (*out)->info.ctx_tokens = opt->ctx_tokens ? opt->ctx_tokens : 4096;
     (*out)->info.n_threads = opt->n_threads;
+    (*out)->info.pool_slots = opt->pool_slots;
     return SWL_OK;
+}
+
+/* A tenth of the limit is a slot row; there are 16 experts, of which half fit. */
+swl_status swl_memory_plan_make(swl_memory_plan *out, const swl_model_options *opt, swl_error *err)
+{
+    swl_status st = scripted("SCRIPT_OPEN", err);
+
+    memset(out, 0, sizeof *out);
+    out->limit = opt->memory_bytes ? opt->memory_bytes : 1000000000;
+    out->n_experts = 16;
+    out->pool_slots = opt->pool_slots ? opt->pool_slots : 8;
+    out->pool_all = out->limit / 10 * 16;
+    out->pool = out->limit / 10 * (uint64_t)out->pool_slots;
+    out->total = out->pool;
+    return st;
 }
 
 void swl_model_close(swl_model *m)

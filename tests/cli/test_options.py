@@ -101,7 +101,8 @@ class Usage(unittest.TestCase):
     def test_values_are_checked_against_their_range(self):
         for option, value in [("--temp", "x"), ("--temp", "-1"), ("--temp", "nan"), ("--temp", "0x1"), ("--top-p", "1.5"),
                               ("--top-k", "-1"), ("--top-k", "1.5"), ("--max-tokens", "99999999999"), ("--seed", "-1"),
-                              ("--seed", "18446744073709551616"), ("--min-p", ""), ("--threads", "5000")]:
+                              ("--seed", "18446744073709551616"), ("--memory", "4X"), ("--memory", "0"), ("--memory", "-1G"),
+                              ("--memory", "1e30G"), ("--memory", "4GiBs"), ("--min-p", ""), ("--threads", "5000")]:
             self.fails(option + " is", "generate", MODEL, "-p", "x", option, value)
 
     def test_a_value_after_a_switch_must_be_on_or_off(self):
@@ -173,6 +174,20 @@ class Values(unittest.TestCase):
     def test_a_seed_is_kept_and_otherwise_random(self):
         self.assertEqual(self.figures("--seed", "9223372036854775807")["seed"], 9223372036854775807)
         self.assertNotEqual(self.figures("--temp", "1")["seed"], self.figures("--temp", "1")["seed"])
+
+    def test_sizes_are_binary_and_bound_the_process(self):
+        for text, size in [("512M", 512 << 20), ("4G", 4 << 30), ("1.5GiB", 3 << 29), ("64kB", 65536), ("1000", 1000),
+                           ("2t", 2 << 40)]:
+            plans = json.loads(run("info", MODEL, "--json", "--memory", text).stdout)["memory"]
+            self.assertEqual([p["limit_bytes"] for p in plans if p["default"]], [size])
+            self.assertEqual([p["limit_bytes"] >> 30 for p in plans if not p["default"]], [2, 4, 8, 16])
+
+    def test_cache_gb_only_lowers_the_pool(self):
+        def slots(gigabytes):  # of the script's 1 GB, a row of slots takes a tenth, and eight fit
+            p = run("info", MODEL, "--json", "--cache-gb", gigabytes)
+            return json.loads(p.stdout)["pool_slots"], p.stderr.count(b"more does not fit")
+        self.assertEqual([slots("0.35"), slots("0.01"), slots("0.8")], [(3, 0), (1, 0), (0, 0)])
+        self.assertEqual(slots("8"), (0, 1))
 
     def test_model_by_option_operand_and_environment(self):
         def family(*arguments, **env):

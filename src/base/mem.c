@@ -121,3 +121,16 @@ void swl_big_free(void *p, uint64_t n_bytes)
     if (p)
         munmap(p, n_bytes ? n_bytes : 4096);
 }
+
+void swl_big_discard(void *p, uint64_t n_bytes)
+{
+    uintptr_t begin = ((uintptr_t)p + 4095) & ~(uintptr_t)4095, end = ((uintptr_t)p + n_bytes) & ~(uintptr_t)4095;
+
+    if (end <= begin)
+        return;
+#if defined(__APPLE__)
+    madvise((uint8_t *)p + (begin - (uintptr_t)p), end - begin, MADV_FREE_REUSABLE);
+#else
+    madvise((uint8_t *)p + (begin - (uintptr_t)p), end - begin, MADV_DONTNEED);
+#endif
+}

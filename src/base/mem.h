@@ -25,6 +25,9 @@ char *swl_asprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * up (then 2 MiB-aligned). Release with swl_big_free and the same size. */
 void *swl_big_alloc(uint64_t n_bytes);
 void swl_big_free(void *p, uint64_t n_bytes);
+/* Gives the memory of whole pages inside [p, p + n_bytes) back to the system; the addresses stay valid and read as zero
+ * (or, where the system keeps them until it is short of memory, as before). */
+void swl_big_discard(void *p, uint64_t n_bytes);
 
 /* Test hook: after `n` more successful allocations through this header one allocation fails (once), or all that follow
  * (for_good). n < 0: off. Process-wide; not for use while other threads allocate. */

@@ -4,6 +4,9 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(SWL_PC_REQUIRES "jansson libpcre2-8 libutf8proc libcrypto")
+if(URING_FOUND)
+    string(APPEND SWL_PC_REQUIRES " liburing")
+endif()
 # Relative to the file itself, so that --prefix at install time holds.
 file(RELATIVE_PATH SWL_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 set(SWL_PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")

@@ -15,6 +15,7 @@ pc:jansson       libjansson-dev   jansson-devel       jansson      jansson
 pc:libpcre2-8    libpcre2-dev     pcre2-devel         pcre2        pcre2
 pc:libutf8proc   libutf8proc-dev  utf8proc-devel      libutf8proc  utf8proc
 pc:libcrypto     libssl-dev       openssl-devel       openssl      openssl@3
+pc:liburing      liburing-dev     liburing-devel      liburing     -
 pc:libedit       libedit-dev      libedit-devel       libedit      libedit
 '
 PACKAGES_CHECK='

@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "base/status.h"
 
+#define LN_2 0.6931471805599453
+
 /* ---- policies ----------------------------------------------------------------------------------------------------- */
 
 static double recency(int32_t n_slots, int32_t n_experts, int32_t k)
@@ -136,7 +138,7 @@ void swl_cache_set_slots(swl_cache *c, int32_t n_slots)
 /* A chunk's accesses are taken as spread evenly over it, so each fades by the mean of 2^(-age/H) over the chunk. */
 void swl_cache_touch(swl_cache *c, const int32_t *experts, const int32_t *rows, int32_t n, int32_t n_tokens)
 {
-    double h = c->half_life, x = h ? n_tokens * M_LN2 / h : 0.0, fade = 1.0;
+    double h = c->half_life, x = h ? n_tokens * LN_2 / h : 0.0, fade = 1.0;
     int32_t i;
 
     c->n_tokens += n_tokens;

@@ -67,6 +67,19 @@ static uint64_t slot_row_bytes(const struct swl_model *m)
     return n;
 }
 
+/* The slots through which prompts pass, and what the store keeps for each expert. */
+static swl_status io_bytes(const struct swl_model *m, uint64_t *bytes, swl_error *err)
+{
+    swl_store_layer *layers = swl_model_store_layers(m);
+    uint64_t meta;
+
+    if (!layers)
+        return swl_fail(err, SWL_E_NOMEM, "memory plan: out of memory");
+    *bytes = swl_store_measure(layers, m->config->n_layers, 0, SWL_STAGE_SLOTS, &meta) + meta;
+    swl_free(layers);
+    return SWL_OK;
+}
+
 static uint64_t work_bytes(struct swl_model *m, int32_t chunk)
 {
     m->chunk_tokens = chunk < m->ctx_tokens ? chunk : m->ctx_tokens;
@@ -108,6 +121,8 @@ swl_status swl_budget_plan(struct swl_model *m, uint64_t limit, int32_t chunk, i
     swl_sysmem mem;
     swl_status st = swl_weights_measure(m->ck, &p->dense, err);
 
+    if (!st)
+        st = io_bytes(m, &p->io, err);
     if (st)
         return st;
     swl_sysmem_get(&mem);

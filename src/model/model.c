@@ -37,12 +37,26 @@ static swl_status take_options(swl_model *m, const swl_model_options *opt, int32
     return SWL_OK;
 }
 
+swl_store_layer *swl_model_store_layers(const swl_model *m)
+{
+    swl_store_layer *layers = swl_calloc((size_t)m->config->n_layers, sizeof *layers);
+    int32_t i;
+
+    for (i = 0; layers && i < m->config->n_layers; i++)
+        if (m->config->layers[i].ffn == SWL_FFN_MOE) {
+            const swl_expert_layout *e = &m->ck->experts[i];
+
+            layers[i] = (swl_store_layer){m->config->n_experts, e->n_ranges, e->ranges, e->slot_bytes, e->crc32c};
+        }
+    return layers;
+}
+
 /* Describes the checkpoint's experts to the store, which keeps what it needs. */
 static swl_status open_store(swl_model *m, swl_error *err)
 {
     const swl_checkpoint *ck = m->ck;
     int32_t n_layers = m->config->n_layers, i;
-    swl_store_layer *layers = swl_calloc((size_t)n_layers, sizeof *layers);
+    swl_store_layer *layers = swl_model_store_layers(m);
     int *fds = swl_calloc((size_t)ck->n_files, sizeof *fds);
     const char **paths = swl_calloc((size_t)ck->n_files, sizeof *paths);
     swl_store_config c = {.n_layers = n_layers, .layers = layers, .n_files = ck->n_files, .fds = fds, .paths = paths};
@@ -55,13 +69,9 @@ static swl_status open_store(swl_model *m, swl_error *err)
             fds[i] = ck->files[i].fd;
             paths[i] = ck->files[i].path;
         }
-        for (i = 0; i < n_layers; i++)
-            if (m->config->layers[i].ffn == SWL_FFN_MOE) {
-                const swl_expert_layout *e = &ck->experts[i];
-
-                layers[i] = (swl_store_layer){m->config->n_experts, e->n_ranges, e->ranges, e->slot_bytes, e->crc32c};
-            }
         c.slots_per_layer = m->plan.pool_slots;
+        c.slots_min = m->config->n_experts_used;
+        c.stage_slots = SWL_STAGE_SLOTS;
         st = swl_store_create(&m->store, &c, err);
     }
     swl_free(layers);

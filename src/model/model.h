@@ -21,7 +21,8 @@ enum {
     SWL_MIXER_ROWS = 256,           /* rows that go through a mixer together; bounds its buffers */
     SWL_CHUNK_TOKENS_DEFAULT = 2048,
     SWL_CHUNK_TOKENS_MAX = 4096,
-    SWL_CTX_TOKENS_DEFAULT = 4096
+    SWL_CTX_TOKENS_DEFAULT = 4096,
+    SWL_STAGE_SLOTS = 16            /* through which a prompt's experts pass; half is read while half is computed */
 };
 
 /* ---- weights ---------------------------------------------------------------------------------------------------- */
@@ -145,6 +146,14 @@ typedef struct swl_ffn_job {
     int32_t unit, row, n_rows;
 } swl_ffn_job;
 
+/* Experts that are leased together. */
+typedef struct swl_wave {
+    int32_t n, n_done;              /* done: computed */
+    const int32_t *experts;         /* [n] ascending, in work->chosen */
+    swl_lease *leases;              /* [E] */
+    bool *done;                     /* [E] */
+} swl_wave;
+
 /* Buffers for one batch of at most T rows; P pairs of (row, expert) at a time. */
 typedef struct swl_work {
     int32_t n_rows_max, n_pairs_max;/* T, P */
@@ -173,9 +182,8 @@ typedef struct swl_work {
     swl_ffn_unit *units;            /* [E + 1] */
     swl_ffn_job *ffn_jobs;
     int32_t n_ffn_jobs_max;
-    swl_lease *leases;              /* [E] */
-    int32_t *wave;                  /* [E] expert ids */
-    bool *wave_done;                /* [E] */
+    swl_wave waves[2];              /* the one that is computed and the one that is read meanwhile */
+    int32_t *chosen, *chosen_rows;  /* [E] experts that have rows, ascending, and how many */
     uint8_t *block;                 /* all of the above */
     uint64_t bytes;
 } swl_work;
@@ -199,6 +207,9 @@ struct swl_model {
 
 /* The bytes that init will take for the model's chunk and context. */
 uint64_t swl_work_measure(struct swl_model *m);
+/* The experts of every layer as the store wants them; NULL when out of memory. Free with swl_free. */
+swl_store_layer *swl_model_store_layers(const struct swl_model *m);
+
 swl_status swl_work_init(struct swl_model *m, swl_error *err);
 void swl_work_free(struct swl_model *m);
 

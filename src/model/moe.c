@@ -1,7 +1,8 @@
 /*
  * moe.c: the sparse feed-forward block: route, lease the experts, run them on the rows that chose them, add up. Experts
- * are visited in ascending order in waves that fit the pool and the pair buffers; a row's sum runs over its experts in
- * ascending order and then the shared expert, whatever the waves are, so the result does not depend on them.
+ * are visited in ascending order in waves that fit the store and the pair buffers, one computed while the next is read; a
+ * row's sum runs over its experts in ascending order and then the shared expert, whatever the waves are, so the result
+ * does not depend on them.
  *
  *   l = router x; top K of l (larger first, then lower index); w = softmax over the chosen (norm_topk_prob) or over all
  *   y = sum_e w_e expert_e(x) + sigmoid(shared_gate x) shared(x)
@@ -65,77 +66,91 @@ static void sort_pairs(struct swl_model *m, int32_t n_rows)
     first[0] = 0;
 }
 
-/* Experts from `e` on that have rows, as many as fit; returns the first expert after them. */
-static int32_t next_wave(struct swl_model *m, int32_t e, int32_t *n_wave)
+/* Lists the experts that have rows and tells the store. Returns how many. */
+static int32_t announce(struct swl_model *m, int32_t layer, int32_t n_rows)
 {
     swl_work *w = &m->work;
-    int32_t slots = swl_store_slots(m->store), n_pairs = 0, n = 0;
+    int32_t e, n = 0;
 
-    for (; e < m->config->n_experts; e++) {
-        int32_t count = w->expert_first[e + 1] - w->expert_first[e];
+    for (e = 0; e < m->config->n_experts; e++)
+        if (w->expert_first[e + 1] > w->expert_first[e]) {
+            w->chosen[n] = e;
+            w->chosen_rows[n++] = w->expert_first[e + 1] - w->expert_first[e];
+        }
+    swl_store_announce(m->store, layer, w->chosen, w->chosen_rows, n, n_rows);
+    return n;
+}
 
-        if (!count)
-            continue;
-        if (n == slots || n_pairs + count > w->n_pairs_max)
-            break;
-        w->wave_done[n] = false;
-        w->wave[n++] = e;
-        n_pairs += count;
+/* Leases the next experts of the list, as many as the pair buffers and the store have room for. */
+static swl_status start_wave(struct swl_model *m, int32_t layer, swl_wave *v, int32_t next, int32_t n_chosen, bool stream,
+                             swl_error *err)
+{
+    swl_work *w = &m->work;
+    int32_t n = 0, n_pairs = 0;
+
+    while (next + n < n_chosen && n_pairs + w->chosen_rows[next + n] <= w->n_pairs_max) {
+        n_pairs += w->chosen_rows[next + n];
+        v->done[n++] = false;
     }
-    *n_wave = n;
-    return e;
+    v->experts = w->chosen + next;
+    v->n_done = 0;
+    return swl_store_lease(m->store, layer, v->experts, n, stream ? SWL_LEASE_STREAM : SWL_LEASE_ALL, v->leases, &v->n,
+                           err);
 }
 
 /* Pair rows of a wave start after the shared expert's, in expert order. */
-static int32_t pair_row(const struct swl_model *m, int32_t expert)
+static int32_t pair_row(const struct swl_model *m, const swl_wave *v, int32_t expert)
 {
-    return m->work.n_rows_max + m->work.expert_first[expert] - m->work.expert_first[m->work.wave[0]];
+    return m->work.n_rows_max + m->work.expert_first[expert] - m->work.expert_first[v->experts[0]];
 }
 
 /* A unit for every expert of the wave that is ready and has none yet; returns how many. */
-static int32_t make_units(struct swl_model *m, int32_t layer, int32_t n_wave, swl_ffn_unit *units)
+static int32_t make_units(struct swl_model *m, int32_t layer, swl_wave *v, swl_ffn_unit *units)
 {
     swl_work *w = &m->work;
     int32_t i, n = 0;
 
-    for (i = 0; i < n_wave; i++) {
-        int32_t e = w->wave[i];
+    for (i = 0; i < v->n; i++) {
+        int32_t e = v->experts[i];
         swl_ffn_unit *u = &units[n];
 
-        if (w->wave_done[i] || !w->leases[i].ready)
+        if (v->done[i] || !v->leases[i].ready)
             continue;
-        w->wave_done[i] = true;
-        swl_expert_matrix(m->ck, layer, SWL_PROJ_GATE, w->leases[i].data, &u->w.gate);
-        swl_expert_matrix(m->ck, layer, SWL_PROJ_UP, w->leases[i].data, &u->w.up);
-        swl_expert_matrix(m->ck, layer, SWL_PROJ_DOWN, w->leases[i].data, &u->w.down);
+        v->done[i] = true;
+        swl_expert_matrix(m->ck, layer, SWL_PROJ_GATE, v->leases[i].data, &u->w.gate);
+        swl_expert_matrix(m->ck, layer, SWL_PROJ_UP, v->leases[i].data, &u->w.up);
+        swl_expert_matrix(m->ck, layer, SWL_PROJ_DOWN, v->leases[i].data, &u->w.down);
         u->tok = w->pair_tok + w->expert_first[e];
         u->n = w->expert_first[e + 1] - w->expert_first[e];
-        u->pair0 = pair_row(m, e);
+        u->pair0 = pair_row(m, v, e);
         n++;
     }
+    v->n_done += n;
     return n;
 }
 
-/* Hits (and in the first wave the shared expert) are computed while misses load. */
-static swl_status run_wave(struct swl_model *m, int32_t layer, int32_t n_rows, int32_t n_wave, bool with_shared,
-                           swl_error *err)
+/* The shared expert (with the first wave) and hits at once, the others as they arrive. Each has rows of its own in the pair
+ * buffers, so the order does not matter. */
+static swl_status compute_wave(struct swl_model *m, int32_t layer, int32_t n_rows, swl_wave *v, bool with_shared,
+                               swl_error *err)
 {
     swl_work *w = &m->work;
+    swl_status st;
     int32_t n = 0;
-    swl_status st = swl_store_lease(m->store, layer, w->wave, n_wave, w->leases, err);
 
-    if (st)
-        return st;
     if (with_shared)
         w->units[n++] = (swl_ffn_unit){.w = m->weights.layers[layer].ffn, .n = n_rows};
-    n += make_units(m, layer, n_wave, w->units + n);
-    if (n)
-        swl_ffn_run(m, w->units, n, &w->norm);
-    st = swl_store_wait(m->store, layer, w->leases, n_wave, err);
-    if (!st && (n = make_units(m, layer, n_wave, w->units)))
-        swl_ffn_run(m, w->units, n, &w->norm);
-    swl_store_release(m->store, layer, w->leases, n_wave);
-    return st;
+    n += make_units(m, layer, v, w->units + n);
+    for (;;) {
+        if (n)
+            swl_ffn_run(m, w->units, n, &w->norm);
+        if (v->n_done == v->n)
+            return SWL_OK;
+        st = swl_store_wait_any(m->store, layer, v->leases, v->n, err);
+        if (st)
+            return st;
+        n = make_units(m, layer, v, w->units);
+    }
 }
 
 /* ---- adding up ------------------------------------------------------------------------------------------------------ */
@@ -144,7 +159,8 @@ enum { COMBINE_COLUMNS = 256 };
 
 typedef struct combine_run {
     struct swl_model *m;
-    int32_t n_wave, n_rows;
+    const swl_wave *wave;
+    int32_t n_rows;
     bool first, last;          /* wave: clear before, shared expert after */
 } combine_run;
 
@@ -159,9 +175,9 @@ static void combine_job(void *arg, int32_t i, int32_t worker)
     (void)worker;
     for (row = 0; r->first && row < r->n_rows; row++)
         memset(w->y + (int64_t)row * hidden + col, 0, (size_t)n * sizeof(float));
-    for (e = 0; e < r->n_wave; e++) {
-        int32_t p0 = w->expert_first[w->wave[e]], p1 = w->expert_first[w->wave[e] + 1];
-        int64_t y0 = pair_row(m, w->wave[e]);
+    for (e = 0; e < r->wave->n; e++) {
+        int32_t id = r->wave->experts[e], p0 = w->expert_first[id], p1 = w->expert_first[id + 1];
+        int64_t y0 = pair_row(m, r->wave, id);
 
         for (p = p0; p < p1; p++)
             m->k.axpy(w->y + (int64_t)w->pair_tok[p] * hidden + col, w->pair_w[p],
@@ -173,24 +189,48 @@ static void combine_job(void *arg, int32_t i, int32_t worker)
                   w->pair_y + (int64_t)row * hidden + col, n);
 }
 
+/* Waves are computed in ascending order; the next one is leased, and so read, while this one is computed, unless there is
+ * only room for one. */
+static swl_status run_waves(struct swl_model *m, int32_t layer, int32_t n_rows, int32_t n_chosen, swl_error *err)
+{
+    combine_run r = {.m = m, .n_rows = n_rows, .first = true};
+    swl_wave *now = &m->work.waves[0], *ahead = &m->work.waves[1], *t;
+    bool stream = n_rows > 1;
+    int32_t next = 0;
+    swl_status st = SWL_OK;
+
+    now->n = ahead->n = 0;
+    while (!st && !r.last) {
+        if (!now->n)
+            st = start_wave(m, layer, now, next, n_chosen, stream, err);
+        next += now->n;
+        r.last = next == n_chosen;
+        ahead->n = 0;
+        if (!st && !r.last)
+            start_wave(m, layer, ahead, next, n_chosen, stream, NULL); /* no room yet: it stays empty, and its turn comes */
+        if (!st)
+            st = compute_wave(m, layer, n_rows, now, r.first, err);
+        if (!st) {
+            r.wave = now;
+            swl_threads_run(m->threads, (m->config->hidden + COMBINE_COLUMNS - 1) / COMBINE_COLUMNS, combine_job, &r);
+        }
+        swl_store_release(m->store, layer, now->leases, now->n);
+        r.first = false;
+        t = now;
+        now = ahead;
+        ahead = t;
+    }
+    if (st)
+        swl_store_release(m->store, layer, now->leases, now->n);
+    return st;
+}
+
 swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err)
 {
     const swl_layer *l = &m->weights.layers[layer];
-    combine_run r = {.m = m, .n_rows = n_rows, .first = true};
-    int32_t e = 0, n_experts = m->config->n_experts;
-    swl_status st;
 
-    swl_group_run(m, &l->router, &m->work.norm, n_rows, m->work.router, n_experts + 1);
+    swl_group_run(m, &l->router, &m->work.norm, n_rows, m->work.router, m->config->n_experts + 1);
     swl_threads_run(m->threads, n_rows, route_job, m);
     sort_pairs(m, n_rows);
-    while (!r.last) {
-        e = next_wave(m, e, &r.n_wave);
-        r.last = m->work.expert_first[e] == n_rows * m->config->n_experts_used;
-        st = run_wave(m, layer, n_rows, r.n_wave, r.first, err);
-        if (st)
-            return st;
-        swl_threads_run(m->threads, (m->config->hidden + COMBINE_COLUMNS - 1) / COMBINE_COLUMNS, combine_job, &r);
-        r.first = false;
-    }
-    return SWL_OK;
+    return run_waves(m, layer, n_rows, announce(m, layer, n_rows), err);
 }

@@ -58,6 +58,7 @@ static void carve_all(struct swl_model *m, carver *c)
     uint64_t rows = (uint64_t)w->n_rows_max, pairs = (uint64_t)w->n_pairs_max, hidden = (uint64_t)cf->hidden;
     uint64_t mixer_rows = rows < SWL_MIXER_ROWS ? rows : SWL_MIXER_ROWS;
     uint64_t experts = (uint64_t)cf->n_experts, k = (uint64_t)cf->n_experts_used, half = (uint64_t)cf->rotary_dims / 2;
+    int i;
 
     w->x = carve(c, rows * hidden, sizeof(float));
     carve_act(c, &w->norm, rows, cf->hidden, m->exact);
@@ -82,9 +83,12 @@ static void carve_all(struct swl_model *m, carver *c)
     w->pair_y = carve(c, (rows + pairs) * hidden, sizeof(float));
     w->units = carve(c, experts + 1, sizeof *w->units);
     w->ffn_jobs = carve(c, (uint64_t)w->n_ffn_jobs_max, sizeof *w->ffn_jobs);
-    w->leases = carve(c, experts, sizeof *w->leases);
-    w->wave = carve(c, experts, sizeof *w->wave);
-    w->wave_done = carve(c, experts, sizeof *w->wave_done);
+    for (i = 0; i < 2; i++) {
+        w->waves[i].leases = carve(c, experts, sizeof *w->waves[i].leases);
+        w->waves[i].done = carve(c, experts, sizeof *w->waves[i].done);
+    }
+    w->chosen = carve(c, experts, sizeof *w->chosen);
+    w->chosen_rows = carve(c, experts, sizeof *w->chosen_rows);
 }
 
 /* Per worker: two blocks of gate and up rows; or two attention parts and the queries; or one row of router logits. */

@@ -1,117 +1,93 @@
 /*
- * store.c: the pool. Each layer has its own slots and its own least-recently-used order; a miss is read by the thread that
- * waits for it. Everything but the reads themselves happens under one lock.
+ * store.c: leases. All of a call's misses are handed to the I/O at once; whoever waits drives it, one thread at a time,
+ * and the others are told. Which slot a miss takes is cache.c's word; where its bytes go is in frames.c, what is read and
+ * whether it is right in load.c. Everything but the reads and the checksums happens under one lock.
  */
+#define _GNU_SOURCE
 #include "store/store.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
-#include "base/crc32c.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "store/store_impl.h"
 
-typedef enum slot_state { SLOT_EMPTY, SLOT_LOADING, SLOT_READY } slot_state;
+/* ---- making and ending -------------------------------------------------------------------------------------------- */
 
-typedef struct slot {
-    slot_state state;
-    bool reading;              /* some thread is filling it */
-    int32_t expert;            /* -1 when EMPTY */
-    int32_t n_leases;          /* READY with leases is LEASED; LOADING always has some */
-    uint64_t used;             /* clock of the last lease */
-    uint8_t *data;
-} slot;
-
-typedef struct layer {
-    swl_store_layer desc;
-    slot *slots;               /* [n_slots] */
-    int32_t *slot_of;          /* [n_experts], -1: not here */
-} layer;
-
-struct swl_store {
-    int32_t n_layers, n_slots;
-    layer *layers;
-    int *fds;
-    const char **paths;
-    uint8_t *pool;
-    uint64_t pool_bytes, clock;
-    swl_store_stats stats;
-    pthread_mutex_t lock;
-    pthread_cond_t loaded;     /* some slot left LOADING, or its reader gave up */
-};
-
-static int32_t slots_of(const swl_store *s, const layer *l)
+static swl_status part_init(swl_store *s, swl_store_part *l, const swl_store_layer *desc, const swl_policy *policy,
+                            swl_error *err)
 {
-    return l->desc.n_experts < s->n_slots ? l->desc.n_experts : s->n_slots;
-}
-
-static swl_status layer_init(swl_store *s, layer *l, const swl_store_layer *desc, swl_error *err)
-{
-    int32_t i, n;
+    swl_status st;
 
     l->desc = *desc;
-    n = slots_of(s, l);
-    l->slots = swl_calloc((size_t)n, sizeof *l->slots);
-    l->slot_of = swl_calloc((size_t)desc->n_experts, sizeof *l->slot_of);
-    if (!l->slots || !l->slot_of)
+    if (!desc->n_experts)
+        return SWL_OK;
+    if (desc->n_ranges > s->n_ranges_max)
+        s->n_ranges_max = desc->n_ranges;
+    l->entries = swl_calloc((size_t)desc->n_experts, sizeof *l->entries);
+    if (!l->entries)
         return swl_fail(err, SWL_E_NOMEM, "expert store: out of memory");
-    for (i = 0; i < n; i++)
-        l->slots[i].expert = -1;
-    for (i = 0; i < desc->n_experts; i++)
-        l->slot_of[i] = -1;
-    s->pool_bytes += (uint64_t)n * ((desc->slot_bytes + SWL_ALIGN - 1) & ~(uint64_t)(SWL_ALIGN - 1));
-    return SWL_OK;
+    st = swl_cache_init(&l->cache, policy, desc->n_experts, s->slots_min, err);
+    if (!st)
+        swl_cache_set_slots(&l->cache, s->slots_per_layer);
+    return st;
 }
 
-static void place_slots(swl_store *s)
+static swl_status store_init(swl_store *s, const swl_store_config *c, swl_error *err)
 {
-    uint8_t *p = s->pool;
-    int32_t i, j;
+    const swl_policy *policy = swl_policy_find(c->policy);
+    swl_status st = SWL_OK;
+    int32_t i;
 
-    for (i = 0; i < s->n_layers; i++)
-        for (j = 0; j < slots_of(s, &s->layers[i]); j++) {
-            s->layers[i].slots[j].data = p;
-            p += (s->layers[i].desc.slot_bytes + SWL_ALIGN - 1) & ~(uint64_t)(SWL_ALIGN - 1);
-        }
+    if (!policy)
+        return swl_fail(err, SWL_E_ARG, "expert store: unknown policy \"%s\"", c->policy);
+    s->n_layers = c->n_layers;
+    s->slots_per_layer = c->slots_per_layer;
+    s->slots_min = c->slots_min ? c->slots_min : 1;
+    s->stage_slots = c->stage_slots;
+    s->verify = c->verify;
+    s->n_ranges_max = 1;
+    s->layers = swl_calloc((size_t)c->n_layers, sizeof *s->layers);
+    s->paths = swl_calloc((size_t)c->n_files, sizeof *s->paths);
+    if (!s->layers || !s->paths)
+        return swl_fail(err, SWL_E_NOMEM, "expert store: out of memory");
+    if (c->n_files)
+        memcpy(s->paths, c->paths, (size_t)c->n_files * sizeof *s->paths);
+    for (i = 0; i < c->n_layers && !st; i++)
+        st = part_init(s, &s->layers[i], &c->layers[i], policy, err);
+    if (!st)
+        st = swl_files_open(&s->files, c->fds, c->paths, c->n_files, c->direct, err);
+    if (!st)
+        st = swl_frames_create(s, err);
+    if (!st && !s->io)
+        st = swl_io_open(&s->io, "threads", 0, err);
+    return st;
 }
 
 swl_status swl_store_create(swl_store **out, const swl_store_config *c, swl_error *err)
 {
     swl_store *s = swl_calloc(1, sizeof *s);
-    swl_status st = SWL_OK;
-    int32_t i;
+    swl_status st;
 
     *out = NULL;
-    if (!s)
+    if (!s) {
+        swl_io_close(c->io);
         return swl_fail(err, SWL_E_NOMEM, "expert store: out of memory");
+    }
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->loaded, NULL);
-    s->n_layers = c->n_layers;
-    s->n_slots = c->slots_per_layer;
-    s->layers = swl_calloc((size_t)c->n_layers, sizeof *s->layers);
-    s->fds = swl_calloc((size_t)c->n_files, sizeof *s->fds);
-    s->paths = swl_calloc((size_t)c->n_files, sizeof *s->paths);
-    if (!s->layers || !s->fds || !s->paths)
-        st = swl_fail(err, SWL_E_NOMEM, "expert store: out of memory");
-    for (i = 0; i < c->n_layers && !st; i++)
-        st = layer_init(s, &s->layers[i], &c->layers[i], err);
-    if (!st && !(s->pool = swl_big_alloc(s->pool_bytes)))
-        st = swl_fail(err, SWL_E_NOMEM, "expert store: out of memory for a pool of %" PRIu64 " bytes", s->pool_bytes);
-    if (st) {
+    pthread_cond_init(&s->progress, NULL);
+    s->io = c->io;
+    st = store_init(s, c, err);
+    if (st)
         swl_store_free(s);
-        return st;
-    }
-    if (c->n_files) {
-        memcpy(s->fds, c->fds, (size_t)c->n_files * sizeof *s->fds);
-        memcpy(s->paths, c->paths, (size_t)c->n_files * sizeof *s->paths);
-    }
-    place_slots(s);
-    *out = s;
-    return SWL_OK;
+    else
+        *out = s;
+    return st;
 }
+
+static void make_progress(swl_store *s, bool block);
 
 void swl_store_free(swl_store *s)
 {
@@ -119,166 +95,434 @@ void swl_store_free(swl_store *s)
 
     if (!s)
         return;
+    pthread_mutex_lock(&s->lock);
+    while (s->n_in_flight)
+        make_progress(s, true);
+    pthread_mutex_unlock(&s->lock);
+    swl_io_close(s->io);
     for (i = 0; s->layers && i < s->n_layers; i++) {
-        swl_free(s->layers[i].slots);
-        swl_free(s->layers[i].slot_of);
+        swl_free(s->layers[i].entries);
+        swl_cache_deinit(&s->layers[i].cache);
     }
-    swl_big_free(s->pool, s->pool_bytes);
+    swl_frames_free(s);
+    swl_files_close(&s->files);
     swl_free(s->layers);
-    swl_free(s->fds);
     swl_free(s->paths);
-    pthread_cond_destroy(&s->loaded);
+    pthread_cond_destroy(&s->progress);
     pthread_mutex_destroy(&s->lock);
     swl_free(s);
 }
 
-/* The slot to fill next: an EMPTY one, else the READY one without leases that was used longest ago; -1: all leased. */
-static int32_t find_victim(const swl_store *s, const layer *l)
+/* ---- life of an entry; all with the lock held --------------------------------------------------------------------- */
+
+static bool in_cache(const swl_store_part *l, int32_t expert)
 {
-    int32_t i, best = -1;
-
-    for (i = 0; i < slots_of(s, l); i++) {
-        const slot *v = &l->slots[i];
-
-        if (v->state == SLOT_EMPTY)
-            return i;
-        if (v->state == SLOT_READY && !v->n_leases && (best < 0 || v->used < l->slots[best].used))
-            best = i;
-    }
-    return best;
+    return l->cache.place[expert] >= 0;
 }
 
-static void drop_lease(layer *l, swl_lease *lease)
+static void make_empty(swl_store *s, swl_store_part *l, int32_t expert)
 {
-    slot *v = &l->slots[lease->slot];
+    swl_entry *e = &l->entries[expert];
 
-    assert(v->n_leases > 0);
-    v->n_leases--;
-    if (!v->n_leases && v->state == SLOT_LOADING) { /* nobody waits for it any more, nobody reads it */
-        l->slot_of[v->expert] = -1;
-        v->expert = -1;
-        v->state = SLOT_EMPTY;
+    if (in_cache(l, expert))
+        swl_cache_withdraw(&l->cache, expert);
+    e->state = SWL_ENTRY_EMPTY;
+    if (e->staged)
+        l->frames->n_staged--;
+    else
+        l->n_kept--;
+    e->staged = false;
+    swl_frames_give(s, l->frames, e->frame);
+}
+
+/* Nobody holds it any more and nothing is being read into it: does it stay? */
+static void settle(swl_store *s, swl_store_part *l, int32_t expert)
+{
+    swl_entry *e = &l->entries[expert];
+
+    if (e->n_leases || e->state == SWL_ENTRY_EMPTY || e->state == SWL_ENTRY_LOADING)
+        return;
+    if (e->staged && e->state == SWL_ENTRY_READY && l->n_kept < l->n_slots) {
+        e->staged = false;
+        l->frames->n_staged--;
+        l->n_kept++;
     }
+    if (e->state == SWL_ENTRY_FAILED || e->staged || l->n_kept > l->n_slots)
+        make_empty(s, l, expert);
+    else if (!e->wanted)
+        swl_cache_offer(&l->cache, expert);
+}
+
+static void take_read(swl_store *s, swl_io_read *r)
+{
+    swl_frame *f = &s->frames[(r - s->reads) / s->n_ranges_max];
+    swl_store_part *l = &s->layers[f->layer];
+    swl_entry *e = &l->entries[f->expert];
+
+    s->n_in_flight--;
+    if (--f->n_unread)
+        return;
+    assert(e->state == SWL_ENTRY_LOADING);
+    if (swl_load_ok(s, f)) {
+        e->state = SWL_ENTRY_READY;
+        e->verified |= f->verify;
+        s->stats.bytes_read += l->desc.slot_bytes;
+    } else {
+        e->state = SWL_ENTRY_FAILED;
+    }
+    settle(s, l, f->expert);
+}
+
+/* Takes what I/O has finished; with `block` it waits until there is something (or another thread has made progress). */
+static void make_progress(swl_store *s, bool block)
+{
+    swl_io_read *done[32];
+    int32_t n, i;
+
+    if (s->polling) {
+        if (block)
+            pthread_cond_wait(&s->progress, &s->lock);
+        return;
+    }
+    if (!s->n_in_flight)
+        return;
+    s->polling = true;
+    pthread_mutex_unlock(&s->lock);
+    n = s->io->ops->wait(s->io, done, sizeof done / sizeof *done, block);
+    pthread_mutex_lock(&s->lock);
+    s->polling = false;
+    for (i = 0; i < n; i++)
+        take_read(s, done[i]);
+    pthread_cond_broadcast(&s->progress);
+}
+
+/* ---- announcing --------------------------------------------------------------------------------------------------- */
+
+/* What an earlier call wanted and never leased may be evicted like anything else. */
+static void forget_wanted(swl_store *s, swl_store_part *l)
+{
+    int32_t i;
+
+    for (i = 0; i < l->desc.n_experts; i++) {
+        swl_entry *e = &l->entries[i];
+
+        if (!e->wanted)
+            continue;
+        e->wanted = false;
+        settle(s, l, i);
+    }
+}
+
+void swl_store_announce(swl_store *s, int32_t layer, const int32_t *experts, const int32_t *rows, int32_t n,
+                        int32_t n_tokens)
+{
+    swl_store_part *l = &s->layers[layer];
+    int32_t i;
+
+    pthread_mutex_lock(&s->lock);
+    forget_wanted(s, l);
+    for (i = 0; i < n; i++) {
+        swl_entry *e = &l->entries[experts[i]];
+
+        if (in_cache(l, experts[i]))
+            swl_cache_withdraw(&l->cache, experts[i]);
+        e->wanted = true;
+    }
+    swl_cache_touch(&l->cache, experts, rows, n, n_tokens);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- leasing ------------------------------------------------------------------------------------------------------ */
+
+/* Last resort of a pool that holds nothing but what this call is going to lease. */
+static int32_t wanted_victim(const swl_store_part *l)
+{
+    int32_t i;
+
+    for (i = 0; i < l->desc.n_experts; i++)
+        if (l->entries[i].wanted && l->entries[i].state == SWL_ENTRY_READY && !l->entries[i].n_leases)
+            return i;
+    return -1;
+}
+
+/* How many misses could be given room at once. */
+static int32_t count_room(const swl_store *s, const swl_store_part *l)
+{
+    int32_t i, n = s->stage_slots - l->frames->n_staged + l->cache.n_heap;
+
+    if (l->n_slots > l->n_kept)
+        n += l->n_slots - l->n_kept;
+    for (i = 0; i < l->desc.n_experts; i++)
+        n += l->entries[i].wanted && l->entries[i].state == SWL_ENTRY_READY && !l->entries[i].n_leases;
+    return n;
+}
+
+/* Whose place does a miss take? -1: nobody's, it goes to the stage if there is room. With `must` it evicts against the
+ * policy's wish before it gives up. */
+static int32_t choose_victim(const swl_store_part *l, int32_t expert, bool stream, bool stage, bool must)
+{
+    int32_t victim = swl_cache_victim(&l->cache);
+
+    if (victim >= 0 && ((must && !stage) || swl_cache_prefers(&l->cache, expert, victim, stream)))
+        return victim;
+    return must && !stage ? wanted_victim(l) : -1;
+}
+
+static bool make_room(swl_store *s, swl_store_part *l, int32_t expert, bool stream, bool stage, bool must)
+{
+    swl_entry *e = &l->entries[expert];
+
+    stage = stage && l->frames->n_staged < s->stage_slots;
+    e->staged = false;
+    if (l->n_kept >= l->n_slots) {
+        int32_t victim = choose_victim(l, expert, stream, stage, must);
+
+        if (victim >= 0)
+            make_empty(s, l, victim);
+        else if (stage)
+            e->staged = true;
+        else
+            return false;
+    }
+    e->frame = swl_frames_take(l->frames);
+    assert(e->frame >= 0);
+    if (e->staged)
+        l->frames->n_staged++;
+    else
+        l->n_kept++;
+    return true;
+}
+
+static void take_lease(swl_store *s, swl_store_part *l, int32_t expert, swl_lease *lease)
+{
+    swl_entry *e = &l->entries[expert];
+
+    if (in_cache(l, expert))
+        swl_cache_withdraw(&l->cache, expert);
+    e->wanted = false;
+    e->n_leases++;
+    *lease = (swl_lease){.data = s->frames[e->frame].data, .expert = expert, .ready = e->state == SWL_ENTRY_READY};
+}
+
+static void drop_lease(swl_store *s, swl_store_part *l, swl_lease *lease)
+{
+    swl_entry *e = &l->entries[lease->expert];
+
+    assert(e->n_leases > 0);
+    e->n_leases--;
+    settle(s, l, lease->expert);
     lease->ready = false;
     lease->data = NULL;
 }
 
-static bool lease_one(swl_store *s, layer *l, int32_t expert, swl_lease *lease)
+static void start_miss(swl_store *s, int32_t layer, int32_t expert, swl_lease *lease, swl_io_list *reads)
 {
-    int32_t i = l->slot_of[expert];
-    bool hit = i >= 0;
-    slot *v;
+    swl_store_part *l = &s->layers[layer];
 
-    if (!hit) {
-        i = find_victim(s, l);
-        if (i < 0)
-            return false;
-        v = &l->slots[i];
-        if (v->expert >= 0)
-            l->slot_of[v->expert] = -1;
-        v->state = SLOT_LOADING;
-        v->expert = expert;
-        l->slot_of[expert] = i;
-        s->stats.n_misses++;
-    } else {
-        s->stats.n_hits++;
-    }
-    v = &l->slots[i];
-    v->n_leases++;
-    v->used = ++s->clock;
-    *lease = (swl_lease){.data = v->data, .expert = expert, .slot = i, .ready = v->state == SLOT_READY};
-    return true;
+    l->entries[expert].state = SWL_ENTRY_LOADING;
+    take_lease(s, l, expert, lease);
+    swl_load_prepare(s, layer, expert, reads);
+    s->n_in_flight += l->desc.n_ranges;
+    s->stats.n_misses++;
+    s->stats.n_streamed += l->entries[expert].staged;
 }
 
-/* Hits are leased first, so that a miss of the same call cannot evict one of them. */
-swl_status swl_store_lease(swl_store *s, int32_t li, const int32_t *experts, int32_t n, swl_lease *leases, swl_error *err)
+static swl_status no_room(const swl_store_part *l, int32_t layer, int32_t n, swl_error *err)
 {
-    layer *l = &s->layers[li];
-    swl_status st = SWL_OK;
-    int32_t i, pass;
+    return swl_fail(err, SWL_E_BUDGET, "expert store: layer %d has %d slots, too few for %d experts more", layer, l->n_slots,
+                    n);
+}
 
-    for (i = 0; i < n; i++)
-        leases[i] = (swl_lease){.slot = -1};
-    pthread_mutex_lock(&s->lock);
-    for (pass = 0; pass < 2 && !st; pass++)
-        for (i = 0; i < n && !st; i++)
-            if (leases[i].slot < 0 && (pass || l->slot_of[experts[i]] >= 0) && !lease_one(s, l, experts[i], &leases[i]))
-                st = swl_fail(err, SWL_E_BUDGET, "expert store: layer %d has %d slots, all of them in use", li,
-                              slots_of(s, l));
-    if (st)
+/* Hits first, so that a miss of the same call cannot evict one of them. */
+static swl_status lease_all(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, swl_lease *leases,
+                            swl_io_list *reads, swl_error *err)
+{
+    swl_store_part *l = &s->layers[layer];
+    int32_t i, n_misses = 0;
+
+    for (i = 0; i < n; i++) {
+        leases[i] = (swl_lease){.expert = experts[i]};
+        if (l->entries[experts[i]].state != SWL_ENTRY_EMPTY)
+            take_lease(s, l, experts[i], &leases[i]);
+        else
+            n_misses++;
+    }
+    if (n_misses > count_room(s, l)) {
         for (i = 0; i < n; i++)
-            if (leases[i].slot >= 0)
-                drop_lease(l, &leases[i]);
-    pthread_mutex_unlock(&s->lock);
-    return st;
-}
-
-static swl_status read_expert(swl_store *s, int32_t li, int32_t expert, uint8_t *dst, swl_error *err)
-{
-    const swl_store_layer *d = &s->layers[li].desc;
-    const swl_range *r = d->ranges + (int64_t)expert * d->n_ranges;
-    swl_status st;
-    uint32_t crc;
-    int32_t i;
-
-    for (i = 0; i < d->n_ranges; i++) {
-        st = swl_file_read_at(s->fds[r[i].file], s->paths[r[i].file], r[i].offset, dst + r[i].dst, r[i].size, err);
-        if (st)
-            return st;
+            if (leases[i].data)
+                drop_lease(s, l, &leases[i]);
+        return no_room(l, layer, n_misses, err);
     }
-    if (d->crc32c && (crc = swl_crc32c(0, dst, d->slot_bytes)) != d->crc32c[expert])
-        return swl_fail_at(err, SWL_E_CORRUPT, s->paths[r[0].file], (int64_t)r[0].offset,
-                           "layer %d, expert %d: checksum %08" PRIx32 ", expected %08" PRIx32 ": the file is damaged", li,
-                           expert, crc, d->crc32c[expert]);
+    for (i = 0; i < n; i++)
+        if (!leases[i].data) {
+            make_room(s, l, experts[i], false, true, true);
+            start_miss(s, layer, experts[i], &leases[i], reads);
+        }
+    s->stats.n_hits += (uint64_t)(n - n_misses);
     return SWL_OK;
 }
 
-/* Called and returns with the lock held; reads without it. */
-static swl_status make_ready(swl_store *s, int32_t li, swl_lease *lease, swl_error *err)
+/* Takes at most half of the stage, so that the next group can be on its way while this one is in use. */
+static int32_t lease_front(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, swl_lease *leases,
+                           swl_io_list *reads)
 {
-    layer *l = &s->layers[li];
-    slot *v = &l->slots[lease->slot];
-    swl_status st = SWL_OK;
+    swl_store_part *l = &s->layers[layer];
+    int32_t i, n_stage = (s->stage_slots + 1) / 2;
 
-    while (v->state == SLOT_LOADING && v->reading)
-        pthread_cond_wait(&s->loaded, &s->lock);
-    if (v->state == SLOT_LOADING) {
-        v->reading = true;
-        pthread_mutex_unlock(&s->lock);
-        st = read_expert(s, li, lease->expert, v->data, err);
-        pthread_mutex_lock(&s->lock);
-        v->reading = false;
-        if (!st) {
-            v->state = SLOT_READY;
-            s->stats.bytes_read += l->desc.slot_bytes;
+    for (i = 0; i < n; i++) {
+        if (l->entries[experts[i]].state != SWL_ENTRY_EMPTY) {
+            take_lease(s, l, experts[i], &leases[i]);
+            s->stats.n_hits++;
+            continue;
         }
-        pthread_cond_broadcast(&s->loaded);
+        if (!make_room(s, l, experts[i], true, n_stage > 0, i == 0))
+            break;
+        n_stage -= l->entries[experts[i]].staged;
+        start_miss(s, layer, experts[i], &leases[i], reads);
     }
-    lease->ready = !st;
+    return i;
+}
+
+swl_status swl_store_lease(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, swl_lease_mode mode,
+                           swl_lease *leases, int32_t *n_leased, swl_error *err)
+{
+    swl_io_list reads = {0};
+    swl_status st = SWL_OK;
+    int32_t n_done = n;
+
+    pthread_mutex_lock(&s->lock);
+    if (mode == SWL_LEASE_ALL)
+        st = lease_all(s, layer, experts, n, leases, &reads, err);
+    else
+        n_done = lease_front(s, layer, experts, n, leases, &reads);
+    if (n && !n_done)
+        st = no_room(&s->layers[layer], layer, 1, err);
+    pthread_mutex_unlock(&s->lock);
+    if (reads.head)
+        s->io->ops->submit(s->io, &reads);
+    if (n_leased)
+        *n_leased = st ? 0 : n_done;
     return st;
 }
 
-swl_status swl_store_wait(swl_store *s, int32_t li, swl_lease *leases, int32_t n, swl_error *err)
+/* ---- waiting ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t now_ns(void)
 {
-    swl_status st = SWL_OK;
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+/* Marks leases that have become ready. */
+static swl_status look(const swl_store *s, int32_t layer, swl_lease *leases, int32_t n, int32_t *n_new, int32_t *n_missing,
+                       swl_error *err)
+{
+    const swl_store_part *l = &s->layers[layer];
     int32_t i;
 
+    *n_new = *n_missing = 0;
+    for (i = 0; i < n; i++) {
+        const swl_entry *e = &l->entries[leases[i].expert];
+
+        if (leases[i].ready)
+            continue;
+        if (e->state == SWL_ENTRY_FAILED)
+            return swl_load_fault(s, &s->frames[e->frame], err);
+        leases[i].ready = e->state == SWL_ENTRY_READY;
+        *(leases[i].ready ? n_new : n_missing) += 1;
+    }
+    return SWL_OK;
+}
+
+static swl_status wait_for(swl_store *s, int32_t layer, swl_lease *leases, int32_t n, bool all, swl_error *err)
+{
+    int32_t n_new, n_missing;
+    uint64_t begin;
+    swl_status st;
+
     pthread_mutex_lock(&s->lock);
-    for (i = 0; i < n && !st; i++)
-        if (!leases[i].ready)
-            st = make_ready(s, li, &leases[i], err);
+    make_progress(s, false);
+    st = look(s, layer, leases, n, &n_new, &n_missing, err);
+    if (!st && n_missing && (all || !n_new)) {
+        begin = now_ns();
+        do {
+            make_progress(s, true);
+            st = look(s, layer, leases, n, &n_new, &n_missing, err);
+        } while (!st && n_missing && (all || !n_new));
+        s->stats.wait_ns += now_ns() - begin;
+    }
     pthread_mutex_unlock(&s->lock);
     return st;
 }
 
-void swl_store_release(swl_store *s, int32_t li, swl_lease *leases, int32_t n)
+swl_status swl_store_wait(swl_store *s, int32_t layer, swl_lease *leases, int32_t n, swl_error *err)
+{
+    return wait_for(s, layer, leases, n, true, err);
+}
+
+swl_status swl_store_wait_any(swl_store *s, int32_t layer, swl_lease *leases, int32_t n, swl_error *err)
+{
+    return wait_for(s, layer, leases, n, false, err);
+}
+
+void swl_store_release(swl_store *s, int32_t layer, swl_lease *leases, int32_t n)
 {
     int32_t i;
 
     pthread_mutex_lock(&s->lock);
     for (i = 0; i < n; i++)
-        drop_lease(&s->layers[li], &leases[i]);
+        drop_lease(s, &s->layers[layer], &leases[i]);
     pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- size and figures --------------------------------------------------------------------------------------------- */
+
+static void shrink(swl_store *s, swl_store_part *l)
+{
+    int32_t victim;
+
+    while (l->n_kept > l->n_slots && (victim = swl_cache_victim(&l->cache)) >= 0)
+        make_empty(s, l, victim);
+    while (l->n_kept > l->n_slots && (victim = wanted_victim(l)) >= 0)
+        make_empty(s, l, victim);
+}
+
+static swl_status apply_size(swl_store *s, int32_t slots, swl_error *err)
+{
+    int32_t i, old = s->slots_per_layer;
+
+    s->slots_per_layer = slots;
+    swl_frames_allow(s);
+    for (i = 0; i < s->n_sizes; i++)
+        if (s->sizes[i].n_allowed > s->sizes[i].n) {
+            s->slots_per_layer = old;
+            swl_frames_allow(s);
+            return swl_fail(err, SWL_E_NOMEM, "expert store: the system lent addresses for %d slots of this size, not for %d",
+                            s->sizes[i].n, s->sizes[i].n_allowed);
+        }
+    for (i = 0; i < s->n_layers; i++)
+        if (s->layers[i].frames) {
+            swl_cache_set_slots(&s->layers[i].cache, slots);
+            shrink(s, &s->layers[i]);
+        }
+    for (i = 0; i < s->n_sizes; i++)
+        swl_frames_trim(s, &s->sizes[i]);
+    return SWL_OK;
+}
+
+swl_status swl_store_resize(swl_store *s, int32_t slots_per_layer, swl_error *err)
+{
+    swl_status st;
+
+    if (slots_per_layer < s->slots_min)
+        return swl_fail(err, SWL_E_BUDGET, "expert store: %d slots per layer, one token needs %d", slots_per_layer,
+                        s->slots_min);
+    pthread_mutex_lock(&s->lock);
+    st = apply_size(s, slots_per_layer, err);
+    pthread_mutex_unlock(&s->lock);
+    return st;
 }
 
 void swl_store_stats_get(swl_store *s, swl_store_stats *out)
@@ -288,12 +532,29 @@ void swl_store_stats_get(swl_store *s, swl_store_stats *out)
     pthread_mutex_unlock(&s->lock);
 }
 
-uint64_t swl_store_bytes(const swl_store *s)
+int32_t swl_store_slots(swl_store *s)
 {
-    return s->pool_bytes;
+    int32_t n;
+
+    pthread_mutex_lock(&s->lock);
+    n = s->slots_per_layer;
+    pthread_mutex_unlock(&s->lock);
+    return n;
 }
 
-int32_t swl_store_slots(const swl_store *s)
+uint64_t swl_store_bytes(swl_store *s)
 {
-    return s->n_slots;
+    uint64_t n = 0;
+    int32_t i;
+
+    pthread_mutex_lock(&s->lock);
+    for (i = 0; i < s->n_sizes; i++)
+        n += s->sizes[i].stride * (uint64_t)s->sizes[i].n_allowed;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+const char *swl_store_io_name(const swl_store *s)
+{
+    return s->io->ops->name;
 }

@@ -77,9 +77,11 @@ static int teardown(void **state)
 static swl_status use(fixture *f, int32_t layer, const int32_t *experts, int32_t n, swl_error *err)
 {
     swl_lease leases[EXPERTS];
-    swl_status st = swl_store_lease(f->store, layer, experts, n, leases, err);
+    swl_status st;
     int32_t i;
 
+    swl_store_announce(f->store, layer, experts, NULL, n, 1);
+    st = swl_store_lease(f->store, layer, experts, n, SWL_LEASE_ALL, leases, NULL, err);
     if (st)
         return st;
     st = swl_store_wait(f->store, layer, leases, n, err);

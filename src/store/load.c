@@ -1,0 +1,99 @@
+/*
+ * load.c: one expert's way from the drive into its frame: the reads that it takes, the checksum when the last of them has
+ * arrived, and what to say when something was wrong.
+ */
+#include <inttypes.h>
+#include <errno.h>
+
+#include "base/crc32c.h"
+#include "base/status.h"
+#include "store/store_impl.h"
+
+/* In the I/O's context, without locks: while the bytes are still in a cache, and on a pool thread where there is one. */
+static void arrived(swl_io_read *r)
+{
+    swl_store *s = r->owner;
+    swl_frame *f = &s->frames[(r - s->reads) / s->n_ranges_max];
+    const swl_store_layer *d = &s->layers[f->layer].desc;
+    int32_t i;
+
+    if (!r->direct)
+        swl_files_drop(r->fd, r->offset, r->size);
+    if (atomic_fetch_sub(&f->n_missing, 1) != 1 || !f->verify)
+        return;
+    for (i = 0; i < d->n_ranges; i++)
+        if (f->reads[i].error)
+            return;
+    f->crc = swl_crc32c(0, f->data, d->slot_bytes);
+    f->crc_wrong = f->crc != d->crc32c[f->expert];
+}
+
+static bool fits_direct(const swl_store *s, const swl_range *r)
+{
+    return s->files.direct[r->file] >= 0 && !((r->offset | r->size | r->dst) % SWL_IO_ALIGN);
+}
+
+void swl_load_prepare(swl_store *s, int32_t layer, int32_t expert, swl_io_list *reads)
+{
+    swl_store_part *l = &s->layers[layer];
+    swl_entry *e = &l->entries[expert];
+    swl_frame *f = &s->frames[e->frame];
+    const swl_range *r = l->desc.ranges + (int64_t)expert * l->desc.n_ranges;
+    int32_t i;
+
+    f->layer = layer;
+    f->expert = expert;
+    f->n_unread = l->desc.n_ranges;
+    atomic_store(&f->n_missing, l->desc.n_ranges);
+    f->crc_wrong = false;
+    f->verify = l->desc.crc32c && (s->verify == SWL_STORE_VERIFY_ALWAYS ||
+                                   (s->verify == SWL_STORE_VERIFY_FIRST && !e->verified));
+    for (i = 0; i < l->desc.n_ranges; i++) {
+        bool direct = fits_direct(s, &r[i]);
+
+        f->reads[i] = (swl_io_read){.fd = direct ? s->files.direct[r[i].file] : s->files.buffered[r[i].file],
+                                    .direct = direct,
+                                    .offset = r[i].offset,
+                                    .size = r[i].size,
+                                    .need = r[i].size,
+                                    .dst = f->data + r[i].dst,
+                                    .arrived = arrived,
+                                    .owner = s};
+        swl_io_push(reads, &f->reads[i]);
+    }
+}
+
+bool swl_load_ok(const swl_store *s, const swl_frame *f)
+{
+    int32_t i;
+
+    for (i = 0; i < s->layers[f->layer].desc.n_ranges; i++)
+        if (f->reads[i].error)
+            return false;
+    return !f->crc_wrong;
+}
+
+/* The first fault of a load that was not ok. */
+swl_status swl_load_fault(const swl_store *s, const swl_frame *f, swl_error *err)
+{
+    const swl_store_layer *d = &s->layers[f->layer].desc;
+    const swl_range *ranges = d->ranges + (int64_t)f->expert * d->n_ranges;
+    int32_t i = 0;
+
+    while (i < d->n_ranges - 1 && !f->reads[i].error)
+        i++;
+    if (f->reads[i].error == SWL_IO_ENDED)
+        return swl_fail_at(err, SWL_E_CORRUPT, s->paths[ranges[i].file], (int64_t)(ranges[i].offset + f->reads[i].done),
+                           "layer %d, expert %d: %s ends at offset %" PRIu64 ", expected %" PRIu64
+                           " bytes at offset %" PRIu64, f->layer, f->expert, s->paths[ranges[i].file],
+                           ranges[i].offset + f->reads[i].done, ranges[i].size, ranges[i].offset);
+    if (f->reads[i].error) {
+        errno = f->reads[i].error;
+        return swl_fail_errno(err, s->paths[ranges[i].file],
+                              "layer %d, expert %d: reading %" PRIu64 " bytes at offset %" PRIu64 " of %s failed", f->layer,
+                              f->expert, ranges[i].size, ranges[i].offset, s->paths[ranges[i].file]);
+    }
+    return swl_fail_at(err, SWL_E_CORRUPT, s->paths[ranges[0].file], (int64_t)ranges[0].offset,
+                       "layer %d, expert %d: checksum %08" PRIx32 ", expected %08" PRIx32 ": the file is damaged",
+                       f->layer, f->expert, f->crc, d->crc32c[f->expert]);
+}

@@ -1,0 +1,284 @@
+/* The expert store when reads are late, out of order, short or failing, when memory runs out, and when it is resized:
+ * the right bytes or a clean error, nothing lost, no buffer taken from under the I/O. */
+#define _GNU_SOURCE
+#include "store/io_fake.h"
+#include "store/store_fixture.h"
+
+#include "base/mem.h"
+
+static unsigned pick(unsigned *seed, unsigned n)
+{
+    *seed = *seed * 1103515245u + 12345u;
+    return (*seed >> 16) % n;
+}
+
+/* n distinct experts. */
+static void pick_experts(unsigned *seed, int32_t *out, int32_t n)
+{
+    int32_t all[EXPERTS], i, j;
+
+    for (i = 0; i < EXPERTS; i++)
+        all[i] = i;
+    for (i = 0; i < n; i++) {
+        j = i + (int32_t)pick(seed, (unsigned)(EXPERTS - i));
+        out[i] = all[j];
+        all[j] = all[i];
+    }
+}
+
+/* Tokens and prompts at random; stops at the first error. */
+static swl_status run(fixture *f, unsigned seed, int32_t n, int32_t k, swl_error *err)
+{
+    swl_status st = SWL_OK;
+    int32_t i, e, experts[EXPERTS], rows[EXPERTS];
+
+    for (i = 0; i < n && !st; i++) {
+        int32_t layer = (int32_t)pick(&seed, LAYERS);
+
+        if (pick(&seed, 4)) {
+            pick_experts(&seed, experts, k);
+            st = use_token(f, layer, experts, k, err);
+        } else {
+            for (e = 0; e < EXPERTS; e++)
+                rows[e] = (int32_t)pick(&seed, 5);
+            rows[0]++;
+            st = use_prompt(f, layer, rows, 20, err);
+        }
+    }
+    return st;
+}
+
+static void late_short_and_reordered_reads_change_nothing(void **state)
+{
+    static const char *const names[] = {"lru", "hybrid", "lfu-decay"};
+    int aligned;
+    unsigned seed;
+
+    (void)state;
+    for (aligned = 0; aligned < 2; aligned++)
+        for (seed = 1; seed <= 24; seed++) {
+            fixture f;
+            int32_t n_open = 0;
+
+            fixture_init(&f, aligned);
+            f.config.io = &io_fake_new(seed, &n_open)->base;
+            f.config.policy = names[seed % 3];
+            f.config.stage_slots = (int32_t)(seed % 4);
+            f.config.slots_per_layer = 2 + (int32_t)seed % 7;
+            assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+            assert_int_equal(run(&f, seed, 60, 2, NULL), SWL_OK);
+            fixture_deinit(&f);
+            assert_int_equal(n_open, 0);
+        }
+}
+
+/* Every read operation in turn fails, once or from then on, until a run has fewer operations than that. */
+static void each_failing_read_is_reported_and_survived(void **state)
+{
+    int for_good, at;
+
+    (void)state;
+    for (for_good = 0; for_good < 2; for_good++)
+        for (at = 0;; at++) {
+            fixture f;
+            io_fake *fake = io_fake_new(at % 2 ? 77 : 0, NULL);
+            swl_error err = {0};
+            swl_status st;
+            int64_t n_ops;
+
+            fixture_init(&f, at % 3);
+            fake->fail_at = at;
+            fake->for_good = for_good;
+            f.config.io = &fake->base;
+            f.config.stage_slots = 2;
+            assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+            st = run(&f, 5, 12, 2, &err);
+            n_ops = fake->n_ops;
+            if (st) {
+                assert_int_equal(st, SWL_E_IO);
+                assert_int_equal(err.os_errno, EIO);
+                assert_string_equal(err.file, f.path);
+                assert_non_null(strstr(err.message, "layer "));
+                assert_non_null(strstr(err.message, "expert "));
+                fake->fail_at = -1; /* the drive recovers, and so does the store */
+                assert_int_equal(run(&f, 6, 20, 2, NULL), SWL_OK);
+            }
+            fixture_deinit(&f);
+            if (n_ops <= at)
+                break;
+        }
+}
+
+static void memory_that_runs_out_is_a_clean_error(void **state)
+{
+    int for_good, at;
+
+    (void)state;
+    for (for_good = 0; for_good < 2; for_good++)
+        for (at = 0;; at++) {
+            fixture f;
+            swl_error err;
+            swl_status st;
+
+            fixture_init(&f, true);
+            f.config.direct = true;
+            swl_mem_fail_after(at, for_good);
+            st = swl_store_create(&f.store, &f.config, &err);
+            swl_mem_fail_after(-1, false);
+            if (st) {
+                assert_int_equal(st, SWL_E_NOMEM);
+                assert_null(f.store);
+            } else {
+                assert_int_equal(run(&f, 3, 20, 2, NULL), SWL_OK);
+            }
+            fixture_deinit(&f);
+            if (!st && at > 30)
+                break;
+        }
+}
+
+/* What a call abandons, because another of its reads failed, is still being written to. */
+static void abandoned_reads_end_before_the_store_does(void **state)
+{
+    const int32_t ab[] = {0, 1};
+    swl_lease leases[2];
+    fixture f;
+    io_fake *fake = io_fake_new(0, NULL);
+
+    (void)state;
+    fixture_init(&f, true);
+    f.config.io = &fake->base;
+    assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+    swl_store_announce(f.store, 0, ab, NULL, 2, 1);
+    assert_int_equal(swl_store_lease(f.store, 0, ab, 2, SWL_LEASE_ALL, leases, NULL, NULL), SWL_OK);
+    swl_store_release(f.store, 0, leases, 2);
+    assert_int_equal(fake->n, 2);
+    /* Leased again while on their way: no second read. */
+    assert_int_equal(use_token(&f, 0, ab, 2, NULL), SWL_OK);
+    assert_int_equal(fake->n_ops, 2);
+    swl_store_announce(f.store, 1, ab, NULL, 2, 1);
+    assert_int_equal(swl_store_lease(f.store, 1, ab, 2, SWL_LEASE_ALL, leases, NULL, NULL), SWL_OK);
+    swl_store_release(f.store, 1, leases, 2);
+    fixture_deinit(&f); /* the fake insists that nothing is in flight when it is closed */
+}
+
+static int32_t count_hits(fixture *f, int32_t layer)
+{
+    swl_store_stats a, b;
+    int32_t e, n = 0;
+    swl_lease lease;
+
+    for (e = 0; e < EXPERTS; e++) { /* a lease without an announcement does not change who is next to go */
+        swl_store_stats_get(f->store, &a);
+        if (swl_store_lease(f->store, layer, &e, 1, SWL_LEASE_STREAM, &lease, NULL, NULL))
+            continue;
+        assert_int_equal(swl_store_wait(f->store, layer, &lease, 1, NULL), SWL_OK);
+        swl_store_release(f->store, layer, &lease, 1);
+        swl_store_stats_get(f->store, &b);
+        n += b.n_hits > a.n_hits;
+    }
+    return n;
+}
+
+static void resizing_keeps_what_is_leased(void **state)
+{
+    const int32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    swl_lease leases[6];
+    fixture f;
+    swl_error err;
+    uint64_t before;
+    int32_t i;
+
+    (void)state;
+    fixture_init(&f, true);
+    f.config.slots_per_layer = EXPERTS;
+    f.config.stage_slots = 2;
+    assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+    assert_int_equal(use_token(&f, 0, all, EXPERTS, NULL), SWL_OK);
+    before = swl_store_bytes(f.store);
+    assert_int_equal(swl_store_lease(f.store, 0, all + 3, 6, SWL_LEASE_ALL, leases, NULL, NULL), SWL_OK);
+    assert_int_equal(swl_store_resize(f.store, 1, &err), SWL_E_BUDGET); /* one token needs two */
+    assert_int_equal(swl_store_resize(f.store, 3, NULL), SWL_OK);
+    assert_int_equal(swl_store_slots(f.store), 3);
+    assert_int_equal(before - swl_store_bytes(f.store), (uint64_t)LAYERS * (EXPERTS - 3) * SLOT);
+    for (i = 0; i < 6; i++)
+        check_lease(&f, 0, &leases[i]);
+    swl_store_release(f.store, 0, leases, 6);
+    assert_int_equal(count_hits(&f, 0), 3);
+    assert_int_equal(swl_store_resize(f.store, EXPERTS, NULL), SWL_OK);
+    assert_int_equal(swl_store_bytes(f.store), before);
+    assert_int_equal(use_token(&f, 0, all, EXPERTS, NULL), SWL_OK);
+    assert_int_equal(count_hits(&f, 0), EXPERTS);
+    fixture_deinit(&f);
+}
+
+static void resizing_between_calls_never_shows_a_wrong_byte(void **state)
+{
+    unsigned seed = 9;
+    int aligned, i;
+
+    (void)state;
+    for (aligned = 0; aligned < 2; aligned++) {
+        fixture f;
+
+        fixture_init(&f, aligned);
+        f.config.io = &io_fake_new(123, NULL)->base;
+        f.config.stage_slots = 3;
+        assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+        for (i = 0; i < 60; i++) {
+            assert_int_equal(swl_store_resize(f.store, 2 + (int32_t)pick(&seed, EXPERTS - 1), NULL), SWL_OK);
+            assert_int_equal(run(&f, seed, 5, 2, NULL), SWL_OK);
+        }
+        fixture_deinit(&f);
+    }
+}
+
+/* Experts that a long prompt uses a little must not push out what is used much; those that it uses more take a place. */
+static void a_prompt_passes_through_and_leaves_its_hottest(void **state)
+{
+    const int32_t warm[] = {1, 5}, hot[] = {7, 9};
+    int32_t rows[EXPERTS], i;
+    swl_store_stats s;
+    fixture f;
+
+    (void)state;
+    fixture_init(&f, true);
+    f.config.slots_per_layer = 2;
+    f.config.stage_slots = 2;
+    assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+    for (i = 0; i < 30; i++)
+        assert_int_equal(use_token(&f, 0, warm, 2, NULL), SWL_OK);
+    for (i = 0; i < EXPERTS; i++)
+        rows[i] = 1;
+    rows[1] = rows[5] = 4;
+    assert_int_equal(use_prompt(&f, 0, rows, 10, NULL), SWL_OK);
+    swl_store_stats_get(f.store, &s);
+    assert_int_equal(s.n_misses, 2 + EXPERTS - 2);
+    assert_int_equal(s.n_streamed, EXPERTS - 2);
+    assert_int_equal(use_token(&f, 0, warm, 2, NULL), SWL_OK);
+    swl_store_stats_get(f.store, &s);
+    assert_int_equal(s.n_misses, 2 + EXPERTS - 2); /* they are still there */
+    rows[7] = rows[9] = 900;
+    assert_int_equal(use_prompt(&f, 0, rows, 1000, NULL), SWL_OK);
+    swl_store_stats_get(f.store, &s);
+    i = (int32_t)s.n_misses;
+    assert_int_equal(use_token(&f, 0, hot, 2, NULL), SWL_OK);
+    swl_store_stats_get(f.store, &s);
+    assert_int_equal(s.n_misses, i);
+    fixture_deinit(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(late_short_and_reordered_reads_change_nothing),
+        cmocka_unit_test(each_failing_read_is_reported_and_survived),
+        cmocka_unit_test(memory_that_runs_out_is_a_clean_error),
+        cmocka_unit_test(abandoned_reads_end_before_the_store_does),
+        cmocka_unit_test(resizing_keeps_what_is_leased),
+        cmocka_unit_test(resizing_between_calls_never_shows_a_wrong_byte),
+        cmocka_unit_test(a_prompt_passes_through_and_leaves_its_hottest),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

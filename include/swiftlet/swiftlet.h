@@ -142,6 +142,7 @@ typedef struct swl_model_info {
     int32_t reads_per_expert;
     bool checksums;            /* blobs are verified when loaded */
     bool mtp;                  /* draft-head tensors are present */
+    bool synthetic;            /* weights that nobody trained: swl_synthetic_create */
     char cpu_level[16];
     int32_t n_threads;
 } swl_model_info;
@@ -302,6 +303,27 @@ typedef struct swl_repack_options {
 SWL_API void swl_repack_options_init(swl_repack_options *opt);
 /* Writes a complete .qpack or nothing: the output appears under its name only when all of it is on disk. */
 SWL_API swl_status swl_repack(const swl_repack_options *opt, swl_error *err);
+
+/* ---- measurements ----------------------------------------------------------------------------------------------- */
+
+/* A container with the exact shapes of a known model and random weights, so that speed can be measured without it. */
+typedef struct swl_synthetic_options {
+    const char *name;          /* "qwen3.6-35b", ...: see swl_synthetic_name */
+    const char *output;        /* NAME.qpack; must not exist unless replace */
+    uint64_t seed;             /* equal seeds give equal bytes; at most 2^63 - 1 */
+    bool experts_absent;       /* the experts' files stay empty and take no room: opening the model makes their bytes in
+                                  memory, which must hold all of them */
+    uint64_t leave_free;       /* bytes of the disk to leave alone beside what is written */
+    bool replace;
+    bool (*on_progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* false: stop; may be NULL */
+    void *arg;
+} swl_synthetic_options;
+
+SWL_API void swl_synthetic_options_init(swl_synthetic_options *opt);
+/* Writes a complete .qpack or nothing, like swl_repack. It holds no tokenizer: a session takes ids. */
+SWL_API swl_status swl_synthetic_create(const swl_synthetic_options *opt, swl_error *err);
+/* The known names, i from 0; NULL past the last. Static storage. */
+SWL_API const char *swl_synthetic_name(int32_t i);
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "format/checkpoint_parts.h"
+#include "format/synthetic.h"
 
 #define NAME_BYTES_MAX 512
 
@@ -143,4 +144,24 @@ bool swl_checkpoint_crc32c(const swl_checkpoint *c, const swl_st_tensor *t, uint
     const char *path = swl_st_path(c->dense, t->file), *slash = strrchr(path, '/');
 
     return c->sidecar && swl_sidecar_tensor(c->sidecar, slash ? slash + 1 : path, t->name, crc);
+}
+
+/* As the stacked tensors of the layer would have them. */
+void swl_checkpoint_make_expert(const swl_checkpoint *c, int32_t layer, int32_t expert, uint8_t *slot)
+{
+    const swl_expert_layout *l = &c->experts[layer];
+    uint64_t end = 0;
+    swl_synthetic s;
+    char name[128];
+
+    for (int i = 0; i < l->n_sections; i++) {
+        const swl_section *x = &l->sections[i];
+
+        snprintf(name, sizeof name, "model.layers.%d.mlp.switch_mlp.%s.%s", layer, swl_proj_names[x->proj],
+                 swl_part_names[x->part]);
+        swl_synthetic_init(&s, c->synthetic_seed, name, x->dtype, x->shape[1]);
+        swl_synthetic_bytes(&s, (uint64_t)expert * x->size, slot + x->offset, x->size);
+        end = x->offset + x->size > end ? x->offset + x->size : end;
+    }
+    memset(slot + end, 0, l->slot_bytes - end);
 }

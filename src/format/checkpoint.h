@@ -54,6 +54,9 @@ typedef struct swl_checkpoint {
     swl_st *dense;                   /* for MLX and HF it also holds the experts' tensors */
     bool norms_hold_one_plus_w;      /* MLX convention (qpack, MLX); false: HF, add 1 to kind-1 norms at load */
     bool mtp;                        /* mtp.* tensors are present */
+    bool synthetic;                  /* weights that nobody trained (format/synthetic.h) */
+    bool experts_absent;             /* ... and the experts' files hold nothing: swl_checkpoint_make_expert */
+    uint64_t synthetic_seed;
     int32_t n_files;
     swl_file_ref *files;             /* experts' files */
     swl_expert_layout *experts;      /* [config.n_layers]; zeroed for dense layers; NULL in dense models */
@@ -75,6 +78,9 @@ bool swl_checkpoint_crc32c(const swl_checkpoint *c, const swl_st_tensor *t, uint
 
 /* The matrix `proj` of a layer inside a slot that holds one expert (shapes were checked at open). */
 void swl_expert_matrix(const swl_checkpoint *c, int32_t layer, swl_proj proj, const uint8_t *slot, swl_matrix *out);
+
+/* The bytes of an expert whose files hold nothing, into slot_bytes at `slot`. */
+void swl_checkpoint_make_expert(const swl_checkpoint *c, int32_t layer, int32_t expert, uint8_t *slot);
 
 /* What snapshots are keyed by (fingerprint.c says what goes in). Reads a few megabytes. */
 swl_status swl_checkpoint_fingerprint(const swl_checkpoint *c, uint8_t digest[32], swl_error *err);

@@ -64,6 +64,8 @@ swl_status swl_sidecar_check(const json_t *root, const char *path, swl_error *er
 /* The checksums of the n slots of `file` ("packed_experts/layer_00.bin"), *crc NULL when it has none; swl_free. */
 swl_status swl_sidecar_slots(const json_t *root, const char *file, int32_t n, uint32_t **crc, const char *path,
                              swl_error *err);
+/* What it says about synthetic weights, into `c`; c's experts have their layout by now. */
+swl_status swl_sidecar_synthetic(const json_t *root, swl_checkpoint *c, const char *path, swl_error *err);
 /* The checksum of a tensor of `file` ("model.safetensors"). */
 bool swl_sidecar_tensor(const json_t *root, const char *file, const char *tensor, uint32_t *crc);
 

@@ -552,6 +552,8 @@ static swl_status open_parts(swl_checkpoint *c, const json_t *manifest, int32_t 
         st = load_sidecar(c, sidecar_path, err);
     if (!st)
         st = open_experts(c, version, sidecar_path, err);
+    if (!st && c->sidecar)
+        st = swl_sidecar_synthetic(c->sidecar, c, sidecar_path, err);
     if (!st)
         st = check_lengths(c->dir, manifest, err);
     if (!st)

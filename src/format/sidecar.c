@@ -4,7 +4,8 @@
  *
  *   {"version": 1, "norms": "1+w", "kHeadMap": "grouped", ...,
  *    "crc32c": {"packed_experts/layer_00.bin": "<8 hex digits per slot, concatenated>",
- *               "model.safetensors": {"<tensor>": "<8 hex digits>"}}}
+ *               "model.safetensors": {"<tensor>": "<8 hex digits>"}},
+ *    "synthetic": {"name": "...", "seed": 1, "experts": "stored" or "absent"}}
  *
  * swl_sidecar_check looks at the form of all checksums once; the others then rely on it.
  */
@@ -120,6 +121,40 @@ swl_status swl_sidecar_slots(const json_t *root, const char *file, int32_t n, ui
     for (int32_t i = 0; i < n; i++)
         (*crc)[i] = parse_crc(digits + (size_t)i * CRC_DIGITS);
     return SWL_OK;
+}
+
+/* Made bytes need the element types that they are defined for. */
+static swl_status check_makeable(const swl_checkpoint *c, const char *path, swl_error *err)
+{
+    for (int32_t i = 0; i < c->config.n_layers; i++)
+        for (int32_t k = 0; c->experts && k < c->experts[i].n_sections; k++) {
+            const swl_section *x = &c->experts[i].sections[k];
+
+            if (x->dtype != (x->part == SWL_PART_WEIGHT ? SWL_DT_U32 : SWL_DT_BF16))
+                return swl_fail_at(err, SWL_E_CORRUPT, path, -1,
+                                   "%s: experts are said to be made when opened, but those of layer %" PRId32
+                                   " have a section of %s",
+                                   path, i, swl_dtype_name(x->dtype));
+        }
+    return SWL_OK;
+}
+
+swl_status swl_sidecar_synthetic(const json_t *root, swl_checkpoint *c, const char *path, swl_error *err)
+{
+    const json_t *o = json_object_get(root, "synthetic");
+    const char *experts = "stored";
+    swl_status st;
+
+    if (!o || json_is_null(o))
+        return SWL_OK;
+    if (!json_is_object(o))
+        return swl_fail_at(err, SWL_E_CORRUPT, path, -1, "%s: field \"synthetic\" is not an object", path);
+    c->synthetic = true;
+    st = swl_json_u64(o, "seed", SWL_REQUIRED, INT64_MAX, &c->synthetic_seed, path, err);
+    if (!st)
+        st = swl_json_str(o, "experts", SWL_OPTIONAL, &experts, path, err);
+    c->experts_absent = !st && !strcmp(experts, "absent");
+    return st || !c->experts_absent ? st : check_makeable(c, path, err);
 }
 
 bool swl_sidecar_tensor(const json_t *root, const char *file, const char *tensor, uint32_t *crc)

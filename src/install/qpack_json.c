@@ -244,14 +244,14 @@ static json_t *tensor_checksums(builder *b, const swl_plan_file *f)
     return o;
 }
 
-static json_t *checksums(builder *b, const swl_plan *p)
+static json_t *checksums(builder *b, const swl_plan *p, bool with_slots)
 {
     json_t *o = json_object();
     int32_t n = p->c->config.n_experts;
     char name[64];
 
     for (int32_t i = 0; i < p->c->config.n_layers; i++)
-        if (p->layers[i].base) {
+        if (p->layers[i].base && with_slots) {
             snprintf(name, sizeof name, "packed_experts/layer_%02d.bin", i);
             put(b, o, name, slot_checksums(&p->layers[i], n));
         }
@@ -275,13 +275,23 @@ static json_t *draft_head(builder *b, const swl_plan *p)
     return o;
 }
 
+static json_t *synthetic(builder *b, const swl_qpack_synthetic *s)
+{
+    json_t *o = json_object();
+
+    put(b, o, "name", json_string(s->name));
+    put(b, o, "seed", number(s->seed));
+    put(b, o, "experts", json_string(s->experts_absent ? "absent" : "stored"));
+    return o;
+}
+
 swl_status swl_qpack_json_sidecar(const swl_qpack_writer *w, char **text, swl_error *err)
 {
     const swl_plan *p = w->plan;
     json_t *root = json_object(), *source = json_object();
     builder b = {false};
 
-    put(&b, source, "kind", json_string(w->source->commit ? "hub" : "directory"));
+    put(&b, source, "kind", json_string(w->synthetic ? "synthetic" : w->source->commit ? "hub" : "directory"));
     put(&b, source, "id", json_string(w->source->id));
     put(&b, source, "commit", w->source->commit ? json_string(w->source->commit) : json_null());
     put(&b, root, "source", source);
@@ -289,7 +299,9 @@ swl_status swl_qpack_json_sidecar(const swl_qpack_writer *w, char **text, swl_er
     put(&b, root, "dialect", json_string(p->c->kind == SWL_CHECKPOINT_MLX ? "mlx" : "hf"));
     put(&b, root, "norms", json_string("1+w"));
     put(&b, root, "kHeadMap", json_string("grouped"));
-    put(&b, root, "crc32c", checksums(&b, p));
+    put(&b, root, "crc32c", checksums(&b, p, !w->synthetic || !w->synthetic->experts_absent));
+    if (w->synthetic)
+        put(&b, root, "synthetic", synthetic(&b, w->synthetic));
     if (p->mtp)
         put(&b, root, "mtp", draft_head(&b, p));
     return dump(&b, root, 1, text, err);

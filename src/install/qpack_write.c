@@ -39,7 +39,7 @@ typedef struct out_file {
     char *path;
     int fd;
     uint64_t size;
-    EVP_MD_CTX *sha;
+    EVP_MD_CTX *sha; /* NULL: without a hash */
 } out_file;
 
 static void out_abandon(out_file *f)
@@ -54,8 +54,10 @@ static swl_status out_begin(out_file *f, const swl_qpack_writer *w, const char *
 {
     swl_status st;
 
-    *f = (out_file){.name = name, .path = swl_path_join(w->dir, name), .fd = -1, .sha = EVP_MD_CTX_new()};
-    if (!f->path || !f->sha || !EVP_DigestInit_ex(f->sha, EVP_sha256(), NULL))
+    *f = (out_file){.name = name, .path = swl_path_join(w->dir, name), .fd = -1};
+    if (!w->synthetic)
+        f->sha = EVP_MD_CTX_new();
+    if (!f->path || (!w->synthetic && (!f->sha || !EVP_DigestInit_ex(f->sha, EVP_sha256(), NULL))))
         st = swl_fail(err, SWL_E_NOMEM, "out of memory for a file of the container");
     else
         st = swl_file_create(&f->fd, f->path, err);
@@ -66,7 +68,9 @@ static swl_status out_begin(out_file *f, const swl_qpack_writer *w, const char *
 
 static swl_status out_hash(out_file *f, const void *data, uint64_t n, swl_error *err)
 {
-    return EVP_DigestUpdate(f->sha, data, n) ? SWL_OK : swl_fail(err, SWL_E_FAIL, "libcrypto cannot hash %s", f->path);
+    return !f->sha || EVP_DigestUpdate(f->sha, data, n)
+               ? SWL_OK
+               : swl_fail(err, SWL_E_FAIL, "libcrypto cannot hash %s", f->path);
 }
 
 /* Appends. */
@@ -80,7 +84,7 @@ static swl_status out_write(out_file *f, const void *data, uint64_t n, swl_error
 
 static swl_status remember(swl_qpack_writer *w, const out_file *f, swl_error *err)
 {
-    uint8_t digest[EVP_MAX_MD_SIZE];
+    uint8_t digest[EVP_MAX_MD_SIZE] = {0};
     swl_qpack_file *r;
 
     if (w->n_files == w->n_files_max) {
@@ -94,7 +98,7 @@ static swl_status remember(swl_qpack_writer *w, const out_file *f, swl_error *er
     }
     r = &w->files[w->n_files];
     *r = (swl_qpack_file){.name = swl_strdup(f->name), .size = f->size};
-    if (!r->name || !EVP_DigestFinal_ex(f->sha, digest, NULL)) {
+    if (!r->name || (f->sha && !EVP_DigestFinal_ex(f->sha, digest, NULL))) {
         swl_free(r->name);
         return swl_fail(err, SWL_E_NOMEM, "out of memory for the list of files");
     }
@@ -187,7 +191,7 @@ static swl_status write_dense(swl_qpack_writer *w, swl_plan_file *pf, swl_error 
         st = swl_weight_emit(&w->cv, &pf->items[i].w, put_dense, &s, err);
     }
     f.size = pf->n_bytes;
-    if (!st)
+    if (!st && f.sha)
         st = hash_again(w, &f, err);
     return out_end(&f, w, st, err);
 }
@@ -247,6 +251,20 @@ static swl_status write_slots(swl_qpack_writer *w, swl_plan_slots *s, const char
     return st;
 }
 
+/* A file of slots that has only its length. */
+static swl_status write_absent(swl_qpack_writer *w, const swl_plan_slots *s, const char *name, swl_error *err)
+{
+    out_file f;
+    swl_status st = out_begin(&f, w, name, err);
+
+    if (st)
+        return st;
+    f.size = s->stride * (uint64_t)w->plan->c->config.n_experts;
+    if (ftruncate(f.fd, (off_t)f.size))
+        st = swl_fail_errno(err, f.path, "cannot give %s its length", f.path);
+    return out_end(&f, w, st, err);
+}
+
 static swl_status make_experts_dir(const swl_qpack_writer *w, swl_error *err)
 {
     char *path = swl_path_join(w->dir, "packed_experts");
@@ -285,7 +303,9 @@ static swl_status write_experts(swl_qpack_writer *w, swl_error *err)
 
     for (int32_t i = 0; i < p->c->config.n_layers && !st; i++) {
         snprintf(name, sizeof name, "packed_experts/layer_%02d.bin", i);
-        if (p->layers[i].base)
+        if (p->layers[i].base && w->synthetic && w->synthetic->experts_absent)
+            st = write_absent(w, &p->layers[i], name, err);
+        else if (p->layers[i].base)
             st = write_slots(w, &p->layers[i], name, err);
     }
     if (!st && p->draft_slots.base)
@@ -375,12 +395,13 @@ static swl_status write_manifest(swl_qpack_writer *w, swl_error *err)
     char *manifest = NULL, *hashes = NULL, hex[65];
     swl_status st = swl_qpack_json_manifest(w, &manifest, err);
 
-    if (!st)
+    if (!st && !w->synthetic) {
         st = digest_hex(manifest, hex, err);
-    if (!st)
-        st = swl_qpack_json_hashes(w, hex, &hashes, err);
-    if (!st)
-        st = swl_qpack_put(w, "hashes.json", hashes, strlen(hashes), err);
+        if (!st)
+            st = swl_qpack_json_hashes(w, hex, &hashes, err);
+        if (!st)
+            st = swl_qpack_put(w, "hashes.json", hashes, strlen(hashes), err);
+    }
     if (!st)
         st = swl_qpack_put(w, "manifest.json", manifest, strlen(manifest), err);
     swl_free(hashes);
@@ -394,6 +415,8 @@ swl_status swl_qpack_write(swl_qpack_writer *w, swl_error *err)
     swl_status st;
 
     w->n_total = p->bytes_total + p->dense.n_bytes + p->draft.n_bytes; /* the dense files are read again for the hash */
+    if (w->synthetic)
+        w->n_total = w->synthetic->experts_absent ? p->dense.n_bytes : p->bytes_total;
     st = swl_qpack_progress(w, 0, err);
     if (!st)
         st = write_dense(w, &p->dense, err);

@@ -14,6 +14,13 @@ typedef struct swl_qpack_source {
     char *commit; /* of a hub cache, else NULL */
 } swl_qpack_source;
 
+/* Set for weights that nobody trained: recorded in the container, which then goes without SHA-256 hashes. */
+typedef struct swl_qpack_synthetic {
+    const char *name;
+    uint64_t seed;
+    bool experts_absent; /* the files of slots have their length and hold nothing: whoever opens them makes the bytes */
+} swl_qpack_synthetic;
+
 typedef struct swl_qpack_file {
     char *name;
     uint64_t size;
@@ -24,6 +31,7 @@ typedef struct swl_qpack_writer {
     swl_plan *plan;
     const char *dir; /* the stage's */
     const swl_qpack_source *source;
+    const swl_qpack_synthetic *synthetic; /* NULL as a rule */
     swl_converter cv;
     uint64_t n_done, n_total; /* bytes written and hashed */
     bool (*on_progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);

@@ -143,6 +143,14 @@ void swl_converter_deinit(swl_converter *cv)
     cv->n_in = cv->n_out = cv->n_f32 = 0;
 }
 
+static swl_status read_source(const swl_converter *cv, const swl_st_tensor *t, uint64_t begin, uint64_t n, swl_error *err)
+{
+    if (!cv->origin)
+        return swl_st_read(cv->st, t, begin, cv->in, n, err);
+    cv->origin(cv->origin_arg, t, begin, cv->in, n);
+    return SWL_OK;
+}
+
 static swl_status copy_part(swl_converter *cv, const swl_weight *w, swl_part part, swl_weight_sink sink, void *arg,
                             swl_error *err)
 {
@@ -151,7 +159,7 @@ static swl_status copy_part(swl_converter *cv, const swl_weight *w, swl_part par
 
     for (uint64_t at = 0; at < total && !st; at += n) {
         n = total - at < BLOCK_BYTES ? total - at : BLOCK_BYTES;
-        st = swl_st_read(cv->st, w->src[part].t, w->src[part].begin + at, cv->in, n, err);
+        st = read_source(cv, w->src[part].t, w->src[part].begin + at, n, err);
         if (!st)
             st = sink(arg, part, at, cv->in, n, err);
     }
@@ -168,7 +176,7 @@ static swl_status read_f32(swl_converter *cv, const swl_weight *w, int64_t row, 
     if (!st)
         st = reserve(&cv->f32, &cv->n_f32, (uint64_t)(n * w->cols) * sizeof(float), err);
     if (!st)
-        st = swl_st_read(cv->st, s->t, s->begin + bytes * (uint64_t)row, cv->in, bytes * (uint64_t)n, err);
+        st = read_source(cv, s->t, s->begin + bytes * (uint64_t)row, bytes * (uint64_t)n, err);
     return st;
 }
 

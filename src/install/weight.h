@@ -49,9 +49,14 @@ swl_status swl_weight_vector(swl_weight *w, const swl_st_tensor *t, int64_t n, s
 typedef swl_status (*swl_weight_sink)(void *arg, swl_part part, uint64_t at, const uint8_t *data, uint64_t n,
                                       swl_error *err);
 
+/* Gives n bytes from byte `begin` of a source tensor, in place of its file. */
+typedef void (*swl_weight_origin)(void *arg, const swl_st_tensor *t, uint64_t begin, uint8_t *dst, uint64_t n);
+
 /* Scratch for the loop; grows as needed, freed at the end. Zeroed at first. */
 typedef struct swl_converter {
     const swl_st *st;
+    swl_weight_origin origin; /* NULL: the bytes are read from st */
+    void *origin_arg;
     swl_threads *threads; /* NULL: the caller's thread alone */
     uint8_t *in, *out;
     float *f32;

@@ -80,6 +80,28 @@ static swl_status open_store(swl_model *m, swl_error *err)
     return st;
 }
 
+/* Experts whose files hold nothing are made in the pool, once; it must hold all of them. */
+static void make_expert_job(void *arg, int32_t i, int32_t worker)
+{
+    const swl_model *m = arg;
+    int32_t layer = i / m->config->n_experts, expert = i % m->config->n_experts;
+    uint8_t *slot = m->config->layers[layer].ffn == SWL_FFN_MOE ? swl_store_put(m->store, layer, expert) : NULL;
+
+    (void)worker;
+    if (slot)
+        swl_checkpoint_make_expert(m->ck, layer, expert, slot);
+}
+
+static swl_status make_experts(swl_model *m, swl_error *err)
+{
+    if (m->plan.pool_slots < m->config->n_experts)
+        return swl_fail_at(err, SWL_E_BUDGET, m->ck->dir, -1,
+                           "%s has no experts on disk, so all %d of a layer must fit in memory; the pool has %d slots",
+                           m->ck->dir, m->config->n_experts, m->plan.pool_slots);
+    swl_threads_run(m->threads, m->config->n_layers * m->config->n_experts, make_expert_job, m);
+    return SWL_OK;
+}
+
 /* Everything that comes before the first large allocation. */
 static swl_status prepare(swl_model *m, const swl_model_options *opt, swl_error *err)
 {
@@ -135,6 +157,8 @@ swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_err
         st = swl_weights_load(&m->weights, m->ck, err);
     if (!st && m->weights.n_moe)
         st = open_store(m, err);
+    if (!st && m->weights.n_moe && m->ck->experts_absent)
+        st = make_experts(m, err);
     if (!st)
         st = swl_work_init(m, err);
     if (st) {
@@ -211,6 +235,7 @@ void swl_model_info_get(const swl_model *m, swl_model_info *o)
     o->state_bytes_fixed = swl_state_fixed_bytes(m);
     o->kv_bytes_token = swl_state_token_bytes(m);
     o->mtp = m->ck->mtp;
+    o->synthetic = m->ck->synthetic;
     snprintf(o->cpu_level, sizeof o->cpu_level, "%s", swl_cpu_level_name(m->cpu_flags));
     o->n_threads = swl_threads_count(m->threads);
     expert_info(m, o);

@@ -477,6 +477,25 @@ void swl_store_release(swl_store *s, int32_t layer, swl_lease *leases, int32_t n
     pthread_mutex_unlock(&s->lock);
 }
 
+uint8_t *swl_store_put(swl_store *s, int32_t layer, int32_t expert)
+{
+    swl_store_part *l = &s->layers[layer];
+    swl_entry *e = &l->entries[expert];
+    uint8_t *data = NULL;
+
+    pthread_mutex_lock(&s->lock);
+    if (e->state == SWL_ENTRY_EMPTY && l->n_kept < l->n_slots) {
+        e->frame = swl_frames_take(l->frames);
+        assert(e->frame >= 0);
+        data = s->frames[e->frame].data;
+        l->n_kept++;
+        e->state = SWL_ENTRY_READY;
+        settle(s, l, expert);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return data;
+}
+
 /* ---- size and figures --------------------------------------------------------------------------------------------- */
 
 static void shrink(swl_store *s, swl_store_part *l)

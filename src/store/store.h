@@ -82,6 +82,10 @@ swl_status swl_store_wait(swl_store *s, int32_t layer, swl_lease *leases, int32_
 swl_status swl_store_wait_any(swl_store *s, int32_t layer, swl_lease *leases, int32_t n, swl_error *err);
 void swl_store_release(swl_store *s, int32_t layer, swl_lease *leases, int32_t n);
 
+/* Takes a free slot of the layer for an expert that is not in the pool and calls it READY; the caller fills its slot_bytes
+ * before anyone leases it. NULL when no slot is free. For experts made in memory: nothing is read for them. */
+uint8_t *swl_store_put(swl_store *s, int32_t layer, int32_t expert);
+
 /* Changes the size of the pool, at any time. What is leased stays; a layer that has more leased than its new share gives
  * the surplus up on release. SWL_E_BUDGET below slots_min, SWL_E_NOMEM when the address space was not to be had. */
 swl_status swl_store_resize(swl_store *s, int32_t slots_per_layer, swl_error *err);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -729,6 +730,32 @@ static void stop_fields_of_a_wrong_type_are_refused(void **state)
     }
 }
 
+/* ---- threads ---- */
+
+static void *encode_many(void *arg)
+{
+    const swl_tokenizer *t = arg;
+
+    for (int i = 0; i < 300; i++) {
+        expect(t, "hello hello world", 0, HELLO, ' ', HELLO, SWO, 'r', 'l', 'd');
+        expect(t, "abc xbc e\u0301<|end|>", 0, AB, 'c', ' ', 'x', BC, ' ', E_ACUTE, END);
+    }
+    return NULL;
+}
+
+static void threads_share_a_tokenizer(void **state)
+{
+    swl_tokenizer *t = open_small();
+    pthread_t threads[4];
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, encode_many, t), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    swl_tokenizer_close(t);
+}
+
 /* ---- memory ---- */
 
 static void every_failing_allocation_is_a_clean_error(void **state)
@@ -808,6 +835,7 @@ int main(void)
         cmocka_unit_test(both_end_tokens_stop_when_generation_config_is_silent),
         cmocka_unit_test(ids_that_are_no_token_do_not_stop),
         cmocka_unit_test(stop_fields_of_a_wrong_type_are_refused),
+        cmocka_unit_test(threads_share_a_tokenizer),
         cmocka_unit_test(every_failing_allocation_is_a_clean_error),
     };
 

@@ -230,7 +230,8 @@ typedef struct swl_sampling {
 
 /* temperature 0, everything else off. */
 SWL_API void swl_sampling_init(swl_sampling *p);
-/* The model's published defaults (DIR/generation_config.json); fields that it lacks keep their value. */
+/* The model's published defaults (DIR/generation_config.json); fields that it lacks keep their value. Without that file,
+ * what the family's model cards advise (by DIR/config.json's model_type), or nothing when the family is unknown. */
 SWL_API swl_status swl_sampling_load(swl_sampling *p, const char *dir, swl_error *err);
 
 typedef struct swl_rng { uint64_t s[4]; } swl_rng;

@@ -1,4 +1,6 @@
 /* sampling.c: sampling parameters: neutral ones, and those that a model's publisher advises. */
+#include <string.h>
+
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -62,20 +64,55 @@ static swl_status read_file(swl_sampling *p, const char *path, swl_error *err)
     return st;
 }
 
+/* What the model cards advise for the default mode of a family, for containers that lost generation_config.json. */
+static const struct {
+    const char *prefix; /* of model_type */
+    float temperature;
+    int32_t top_k;
+    float top_p;
+} families[] = {
+    {"qwen3_next", 0.7f, 20, 0.8f}, /* Instruct */
+    {"qwen3_5", 1.0f, 20, 0.95f},   /* thinking, general; 3.5, 3.6 and 3.8 share the type */
+};
+
+static swl_status from_family(swl_sampling *p, const char *path, swl_error *err)
+{
+    const char *type = "";
+    json_t *root;
+    swl_status st = swl_json_load(&root, path, FILE_BYTES_MAX, err);
+
+    if (!st && !json_is_object(root))
+        st = swl_fail_at(err, SWL_E_CORRUPT, path, -1, "%s is not a JSON object", path);
+    if (!st)
+        st = swl_json_str(root, "model_type", SWL_OPTIONAL, &type, path, err);
+    for (size_t i = 0; !st && i < sizeof families / sizeof families[0]; i++) {
+        if (strncmp(type, families[i].prefix, strlen(families[i].prefix)))
+            continue;
+        p->temperature = families[i].temperature;
+        p->top_k = families[i].top_k;
+        p->top_p = families[i].top_p;
+    }
+    json_decref(root);
+    return st;
+}
+
 swl_status swl_sampling_load(swl_sampling *p, const char *dir, swl_error *err)
 {
-    char *path = swl_path_join(dir, "generation_config.json");
+    char *path = swl_path_join(dir, "generation_config.json"), *config = swl_path_join(dir, "config.json");
     swl_sampling read = *p;
     swl_status st = SWL_OK;
 
-    if (!path)
-        return swl_fail(err, SWL_E_NOMEM, "out of memory");
-    if (swl_file_exists(path))
+    if (!path || !config)
+        st = swl_fail(err, SWL_E_NOMEM, "out of memory");
+    else if (swl_file_exists(path))
         st = read_file(&read, path, err);
+    else if (swl_file_exists(config))
+        st = from_family(&read, config, err);
     else if (!swl_dir_exists(dir))
         st = swl_fail_at(err, SWL_E_NOT_FOUND, dir, -1, "%s is not a directory", dir);
     if (!st)
         *p = read;
+    swl_free(config);
     swl_free(path);
     return st;
 }

@@ -348,6 +348,37 @@ static void missing_file_keeps_every_field(void **state)
     assert_int_equal(swl_sampling_load(&p, "/no/such/directory", &err), SWL_E_NOT_FOUND);
 }
 
+static void family_advises_where_no_file_does(void **state)
+{
+    static const struct {
+        const char *config;
+        swl_sampling want;
+    } cases[] = {
+        {"{\"model_type\": \"qwen3_next\"}", {0.7f, 20, 0.8f, 0, 9}},
+        {"{\"model_type\": \"qwen3_5_moe\"}", {1, 20, 0.95f, 0, 9}},
+        {"{\"model_type\": \"qwen3_5_text\"}", {1, 20, 0.95f, 0, 9}},
+        {"{\"model_type\": \"other\"}", {0, 0, 1, 0, 9}},
+        {"{}", {0, 0, 1, 0, 9}},
+    };
+    char path[64];
+    swl_sampling p;
+    swl_error err;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/generation_config.json", dir);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(swl_file_save(path, cases[i].config, strlen(cases[i].config), &err), SWL_OK);
+        swl_sampling_init(&p);
+        p.seed = 9;
+        assert_int_equal(swl_sampling_load(&p, dir, &err), SWL_OK);
+        assert_true(p.temperature == cases[i].want.temperature && p.top_k == cases[i].want.top_k &&
+                    p.top_p == cases[i].want.top_p && p.min_p == 0 && p.seed == 9);
+    }
+    unlink(path);
+}
+
 static void bad_fields_are_named_and_change_nothing(void **state)
 {
     static const char *const bad[][2] = {
@@ -401,6 +432,7 @@ int main(void)
         cmocka_unit_test(leaves_the_logits_alone_and_repeats),
         cmocka_unit_test(reads_the_published_defaults),
         cmocka_unit_test(missing_file_keeps_every_field),
+        cmocka_unit_test(family_advises_where_no_file_does),
         cmocka_unit_test(bad_fields_are_named_and_change_nothing),
     };
 

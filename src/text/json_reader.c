@@ -11,9 +11,14 @@ static swl_status wrong(const swl_json_reader *r, const char *expected)
                        "%s is not valid JSON: expected %s at offset %zu", r->path, expected, r->at);
 }
 
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
 char swl_json_peek(swl_json_reader *r)
 {
-    while (r->at < r->n && r->text[r->at] && strchr(" \n\r\t", r->text[r->at]))
+    while (r->at < r->n && is_space(r->text[r->at]))
         r->at++;
     return r->at < r->n ? r->text[r->at] : 0;
 }

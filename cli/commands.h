@@ -20,6 +20,7 @@ swl_status run_chat(const arguments *a, swl_error *err);
 swl_status run_generate(const arguments *a, swl_error *err);
 swl_status run_repack(const arguments *a, swl_error *err);
 swl_status run_verify(const arguments *a, swl_error *err);
+swl_status run_eval(const arguments *a, swl_error *err);
 swl_status run_info(const arguments *a, swl_error *err);
 swl_status run_tokenize(const arguments *a, swl_error *err);
 swl_status run_help(const arguments *a, swl_error *err);

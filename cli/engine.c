@@ -29,29 +29,6 @@ static swl_status check_dir(const char *dir, swl_error *err)
     return SWL_E_NOT_FOUND;
 }
 
-/* --cache-gb bounds the pool; it cannot make it larger than the memory plan has it. */
-static swl_status bound_pool(swl_model_options *o, const arguments *a, swl_error *err)
-{
-    const option_value *v = &a->values[OPT_CACHE_GB];
-    uint64_t asked = (uint64_t)(v->real * 1e9), row;
-    swl_memory_plan plan;
-    swl_status st;
-    char got[16], wanted[16];
-
-    if (!v->set)
-        return SWL_OK;
-    st = swl_memory_plan_make(&plan, o, err);
-    if (st || !plan.n_experts)
-        return st;
-    row = plan.pool_all / (uint64_t)plan.n_experts;
-    if (asked / row < (uint64_t)plan.pool_slots)
-        o->pool_slots = asked / row ? (int32_t)(asked / row) : 1;
-    else if (plan.pool < plan.pool_all && asked > plan.pool + row && !opt_on(a, OPT_QUIET))
-        note("--cache-gb: the expert pool gets %s, not %s: more does not fit in the memory of the process",
-             format_bytes(got, plan.pool), format_bytes(wanted, asked));
-    return SWL_OK;
-}
-
 swl_status model_options(swl_model_options *o, const arguments *a, const char *dir, swl_error *err)
 {
     swl_status st = check_dir(dir, err);
@@ -64,6 +41,8 @@ swl_status model_options(swl_model_options *o, const arguments *a, const char *d
     o->n_threads = opt_int(a, OPT_THREADS);
     o->chunk_tokens = opt_int(a, OPT_PREFILL_CHUNK);
     o->ctx_tokens = opt_int(a, OPT_CTX);
+    if (a->values[OPT_CACHE_GB].set)
+        o->pool_bytes = (uint64_t)(a->values[OPT_CACHE_GB].real * 1e9);
     o->exact = opt_on(a, OPT_EXACT);
     o->cpu_level = opt_text(a, OPT_CPU_MASK);
     return SWL_OK;
@@ -78,7 +57,19 @@ static void describe(const engine *e)
          format_bytes(dense, e->info.dense_bytes), format_bytes(pool, e->info.pool_bytes), e->info.ctx_tokens);
 }
 
-swl_status engine_open_model(engine *e, const arguments *a, swl_error *err)
+/* --cache-gb bounds the pool; it cannot make it larger than the memory of the process allows. */
+static void note_pool(const engine *e, uint64_t asked)
+{
+    swl_memory_plan p;
+    char got[16], wanted[16];
+
+    swl_memory_plan_get(e->model, &p);
+    if (p.n_experts && p.pool < p.pool_all && asked > p.pool + p.pool_all / (uint64_t)p.n_experts)
+        note("--cache-gb: the expert pool gets %s, not %s: more does not fit in the memory of the process",
+             format_bytes(got, p.pool), format_bytes(wanted, asked));
+}
+
+static swl_status open_model(engine *e, const arguments *a, bool describe_only, swl_error *err)
 {
     swl_model_options options;
     swl_status st;
@@ -87,19 +78,30 @@ swl_status engine_open_model(engine *e, const arguments *a, swl_error *err)
     memset(e, 0, sizeof *e);
     e->dir = model_dir(a, &n_used);
     st = model_options(&options, a, e->dir, err);
-    if (!st)
-        st = bound_pool(&options, a, err);
     if (st)
         return st;
     if (opt_on(a, OPT_GPU) && !opt_on(a, OPT_QUIET))
         note("--gpu: this version has no GPU engine; computing on the processor");
+    options.describe_only = describe_only;
     st = swl_model_open(&e->model, &options, err);
     if (st)
         return st;
     swl_model_info_get(e->model, &e->info);
+    if (!opt_on(a, OPT_QUIET))
+        note_pool(e, options.pool_bytes);
     if (opt_on(a, OPT_VERBOSE))
         describe(e);
     return SWL_OK;
+}
+
+swl_status engine_open_model(engine *e, const arguments *a, swl_error *err)
+{
+    return open_model(e, a, false, err);
+}
+
+swl_status engine_describe(engine *e, const arguments *a, swl_error *err)
+{
+    return open_model(e, a, true, err);
 }
 
 swl_status engine_open(engine *e, const arguments *a, bool needs_tokenizer, swl_error *err)

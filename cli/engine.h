@@ -16,12 +16,14 @@ typedef struct engine {
  * operand than SWIFTLET_MODEL. */
 const char *model_dir(const arguments *a, int *n_used);
 
-/* What the options ask of the library, --cache-gb excepted. SWL_E_NOT_FOUND when there is no such directory. */
+/* What the options ask of the library. SWL_E_NOT_FOUND when there is no such directory. */
 swl_status model_options(swl_model_options *o, const arguments *a, const char *dir, swl_error *err);
 
 swl_status engine_open(engine *e, const arguments *a, bool needs_tokenizer, swl_error *err);
 /* Only the model: for commands that ask it about itself. */
 swl_status engine_open_model(engine *e, const arguments *a, swl_error *err);
+/* For figures only: nothing is loaded. */
+swl_status engine_describe(engine *e, const arguments *a, swl_error *err);
 void engine_close(engine *e); /* half-open is allowed */
 
 /* What to draw tokens by: option, else the model's generation_config.json, else built in. Without any sampling option

@@ -141,7 +141,7 @@ swl_status run_info(const arguments *a, swl_error *err)
     swl_status st = make_plans(plans, a, err);
 
     if (!st)
-        st = engine_open_model(&e, a, err);
+        st = engine_describe(&e, a, err);
     if (!st && opt_on(a, OPT_JSON)) {
         print_json(&e.info, plans);
     } else if (!st) {

@@ -22,6 +22,8 @@ const command commands[CMD_COUNT] = {
                     "compare a model with the outputs of a reference, layer by layer",
                     {"verify model.qpack reference.safetensors --exact",
                      "verify model.qpack reference.safetensors --tolerance 0.01 --json"}, run_verify},
+    [CMD_EVAL] = {"eval", NULL, "FILE MODEL", 2, 2, "perplexity of a text file",
+                  {"eval story.txt models/demo.qpack", "eval story.txt models/demo.qpack --against-exact --json"}, run_eval},
     [CMD_INFO] = {"info", NULL, "MODEL", 1, 1, "figures of a model",
                   {"info models/demo.qpack", "info models/demo.qpack --json"}, run_info},
     [CMD_TOKENIZE] = {"tokenize", NULL, "MODEL [TEXT]", 1, 2, "show the tokens of a text (or of standard input)",

@@ -12,7 +12,7 @@
 
 #define C(id) (1u << CMD_##id)
 #define ANSWERING (C(CHAT) | C(GENERATE))
-#define RUNNING (ANSWERING | C(VERIFY) | C(INFO))
+#define RUNNING (ANSWERING | C(VERIFY) | C(EVAL) | C(INFO))
 #define EVERY ((1u << CMD_COUNT) - 1)
 #define INT_TOP 2147483647.0
 
@@ -81,6 +81,8 @@ const option_row option_rows[OPT_COUNT] = {
 
     [OPT_TOLERANCE] = {"tolerance", 0, TYPE_REAL, OUTPUT, "X", "0.001", NULL, 0, 1e30, true, C(VERIFY), OPT_COUNT,
                        "largest difference that still counts as equal"},
+    [OPT_AGAINST_EXACT] = {"against-exact", 0, TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, false, C(EVAL), OPT_COUNT,
+                           "also run with --exact and say how far the two are apart"},
     [OPT_LICENSES] = {"licenses", 0, TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, false, C(VERSION), OPT_COUNT,
                       "licences of this program and of the libraries that it uses"},
     [OPT_JSON] = {"json", 0, TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, true, EVERY & ~C(HELP), OPT_COUNT,

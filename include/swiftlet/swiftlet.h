@@ -121,6 +121,8 @@ typedef struct swl_model_options {
     int32_t chunk_tokens;      /* prompt tokens per forward pass; 0: as the budget allows. Results do not depend on it. */
     int32_t ctx_tokens;        /* the longest conversation; 0: default */
     int32_t pool_slots;        /* expert slots per layer; 0: as many as fit. Never below one token's experts. */
+    uint64_t pool_bytes;       /* ceiling of the expert pool; 0: none. Less when memory_bytes does not allow it. */
+    bool describe_only;        /* nothing is loaded: only swl_model_info_get, swl_memory_plan_get and close may follow */
     bool exact;                /* float32 activations throughout (slower; for comparison with references) */
     const char *cpu_level;     /* highest kernel level to use: "scalar", "avx2", "avx512", "neon"; NULL: best */
 } swl_model_options;

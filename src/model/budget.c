@@ -113,8 +113,10 @@ static int32_t clamp_slots(const struct swl_model *m, uint64_t slots)
     return (int32_t)(slots < lo ? lo : slots > hi ? hi : slots);
 }
 
-swl_status swl_budget_plan(struct swl_model *m, uint64_t limit, int32_t chunk, int32_t slots, swl_error *err)
+swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, swl_error *err)
 {
+    uint64_t limit = opt->memory_bytes;
+    int32_t chunk = opt->chunk_tokens, slots = opt->pool_slots;
     swl_memory_plan *p = &m->plan;
     uint64_t row = slot_row_bytes(m), floor_pool = row * (uint64_t)m->config->n_experts_used, fixed, room;
     uint64_t mark = swl_mark_bytes(m);
@@ -142,10 +144,12 @@ swl_status swl_budget_plan(struct swl_model *m, uint64_t limit, int32_t chunk, i
     p->work = choose_chunk(m, room, floor_pool, chunk);
     p->chunk_tokens = m->chunk_tokens;
     room = room > p->work ? room - p->work : 0;
+    if (opt->pool_bytes && opt->pool_bytes < room)
+        room = opt->pool_bytes;
     p->pool_slots = row ? clamp_slots(m, slots ? (uint64_t)slots : room / row) : 0;
     p->pool = row * (uint64_t)p->pool_slots;
     p->total = fixed + p->work + p->pool;
-    if (p->total > p->limit)
+    if (p->total > p->limit && !opt->describe_only)
         return swl_fail(err, SWL_E_BUDGET,
                         "%" PRIu64 " MiB are not enough for this model with a context of %d tokens: it needs %" PRIu64
                         " MiB%s", p->limit / MIB, m->ctx_tokens,

@@ -116,7 +116,7 @@ static swl_status prepare(swl_model *m, const swl_model_options *opt, swl_error 
         return st;
     swl_kernels_init(&m->k, m->cpu_flags);
     st = swl_threads_create(&m->threads, n_threads, err);
-    return st ? st : swl_budget_plan(m, opt->memory_bytes, opt->chunk_tokens, opt->pool_slots, err);
+    return st ? st : swl_budget_plan(m, opt, err);
 }
 
 static swl_model *model_new(swl_error *err)
@@ -147,20 +147,25 @@ void swl_memory_plan_get(const swl_model *m, swl_memory_plan *out)
     *out = m->plan;
 }
 
+static swl_status load(swl_model *m, swl_error *err)
+{
+    swl_status st = swl_weights_load(&m->weights, m->ck, err);
+
+    if (!st && m->weights.n_moe)
+        st = open_store(m, err);
+    if (!st && m->weights.n_moe && m->ck->experts_absent)
+        st = make_experts(m, err);
+    return st ? st : swl_work_init(m, err);
+}
+
 swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_error *err)
 {
     swl_model *m = model_new(err);
     swl_status st = m ? prepare(m, opt, err) : SWL_E_NOMEM;
 
     *out = NULL;
-    if (!st)
-        st = swl_weights_load(&m->weights, m->ck, err);
-    if (!st && m->weights.n_moe)
-        st = open_store(m, err);
-    if (!st && m->weights.n_moe && m->ck->experts_absent)
-        st = make_experts(m, err);
-    if (!st)
-        st = swl_work_init(m, err);
+    if (!st && !opt->describe_only)
+        st = load(m, err);
     if (st) {
         swl_model_close(m);
         return st;
@@ -205,8 +210,8 @@ static void expert_info(const swl_model *m, swl_model_info *o)
     o->expert_bytes = e->slot_bytes;
     o->reads_per_expert = e->n_ranges;
     o->checksums = e->crc32c != NULL;
-    o->pool_bytes = swl_store_bytes(m->store);
-    o->pool_slots = swl_store_slots(m->store);
+    o->pool_bytes = m->plan.pool;
+    o->pool_slots = m->plan.pool_slots;
     if (swl_wtype_get(gate.type)->affine)
         snprintf(o->expert_format, sizeof o->expert_format, "%s, group %d", swl_wtype_get(gate.type)->name, gate.group);
     else
@@ -217,13 +222,16 @@ void swl_model_info_get(const swl_model *m, swl_model_info *o)
 {
     static const char *const kinds[] = {"qpack", "mlx", "hf"};
     const swl_config *c = m->config;
+    int32_t i;
 
     memset(o, 0, sizeof *o);
     snprintf(o->family, sizeof o->family, "%s", c->model_type);
     snprintf(o->container, sizeof o->container, "%s", kinds[m->ck->kind]);
     o->n_layers = c->n_layers;
-    o->n_attention_layers = m->weights.n_attention;
-    o->n_moe_layers = m->weights.n_moe;
+    for (i = 0; i < c->n_layers; i++) {
+        o->n_attention_layers += c->layers[i].mixer == SWL_MIXER_ATTENTION;
+        o->n_moe_layers += c->layers[i].ffn == SWL_FFN_MOE;
+    }
     o->hidden = c->hidden;
     o->vocab = c->vocab;
     o->n_experts = c->n_experts;
@@ -231,7 +239,7 @@ void swl_model_info_get(const swl_model *m, swl_model_info *o)
     o->expert_width = c->expert_width;
     o->ctx_tokens = m->ctx_tokens;
     o->ctx_tokens_max = c->ctx_max;
-    o->dense_bytes = m->weights.arena_bytes;
+    o->dense_bytes = m->plan.dense;
     o->state_bytes_fixed = swl_state_fixed_bytes(m);
     o->kv_bytes_token = swl_state_token_bytes(m);
     o->mtp = m->ck->mtp;

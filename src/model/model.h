@@ -245,9 +245,8 @@ void swl_add_rows(struct swl_model *m, float *x, const float *y, int32_t n);
 
 /* ---- budget.c --------------------------------------------------------------------------------------------------------- */
 
-/* Fills m->plan and chooses m->chunk_tokens: checkpoint, threads, context and arithmetic of m are set, nothing is loaded.
- * chunk and slots: what the caller asked for, 0 to choose. */
-swl_status swl_budget_plan(struct swl_model *m, uint64_t limit, int32_t chunk, int32_t slots, swl_error *err);
+/* Fills m->plan and chooses m->chunk_tokens: checkpoint, threads, context and arithmetic of m are set, nothing is loaded. */
+swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, swl_error *err);
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------- */
 

@@ -24,6 +24,7 @@ struct swl_tokenizer {
 };
 struct swl_model {
     swl_model_info info;
+    swl_memory_plan plan;
 };
 #define TOKENS_MAX 100000
 struct swl_session {
@@ -109,6 +110,23 @@ void swl_model_options_init(swl_model_options *opt)
     memset(opt, 0, sizeof *opt);
 }
 
+/* A tenth of the limit is a slot row; there are 16 experts, of which half fit. */
+swl_status swl_memory_plan_make(swl_memory_plan *out, const swl_model_options *opt, swl_error *err)
+{
+    swl_status st = scripted("SCRIPT_OPEN", err);
+
+    memset(out, 0, sizeof *out);
+    out->limit = opt->memory_bytes ? opt->memory_bytes : 1000000000;
+    out->n_experts = 16;
+    out->pool_slots = 8;
+    if (opt->pool_bytes && opt->pool_bytes / (out->limit / 10) < 8)
+        out->pool_slots = opt->pool_bytes / (out->limit / 10) ? (int32_t)(opt->pool_bytes / (out->limit / 10)) : 1;
+    out->pool_all = out->limit / 10 * 16;
+    out->pool = out->limit / 10 * (uint64_t)out->pool_slots;
+    out->total = out->pool;
+    return st;
+}
+
 swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_error *err)
 {
     swl_status st = scripted("SCRIPT_OPEN", err);
@@ -123,23 +141,14 @@ swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_err
     strcpy((*out)->info.cpu_level, opt->cpu_level ? opt->cpu_level : "best");
     (*out)->info.ctx_tokens = opt->ctx_tokens ? opt->ctx_tokens : 4096;
     (*out)->info.n_threads = opt->n_threads;
-    (*out)->info.pool_slots = opt->pool_slots;
-    return SWL_OK;
+    st = swl_memory_plan_make(&(*out)->plan, opt, err);
+    (*out)->info.pool_slots = (*out)->plan.pool_slots;
+    return st;
 }
 
-/* A tenth of the limit is a slot row; there are 16 experts, of which half fit. */
-swl_status swl_memory_plan_make(swl_memory_plan *out, const swl_model_options *opt, swl_error *err)
+void swl_memory_plan_get(const swl_model *m, swl_memory_plan *out)
 {
-    swl_status st = scripted("SCRIPT_OPEN", err);
-
-    memset(out, 0, sizeof *out);
-    out->limit = opt->memory_bytes ? opt->memory_bytes : 1000000000;
-    out->n_experts = 16;
-    out->pool_slots = opt->pool_slots ? opt->pool_slots : 8;
-    out->pool_all = out->limit / 10 * 16;
-    out->pool = out->limit / 10 * (uint64_t)out->pool_slots;
-    out->total = out->pool;
-    return st;
+    *out = m->plan;
 }
 
 void swl_model_close(swl_model *m)
@@ -341,4 +350,13 @@ swl_status swl_repack(const swl_repack_options *opt, swl_error *err)
         }
     }
     return st;
+}
+
+swl_status swl_session_eval(swl_session *s, const int32_t *ids, int32_t n, swl_logits_wanted want, float *logits,
+                            swl_error *err)
+{
+    (void)s, (void)ids, (void)n, (void)want, (void)logits;
+    err->code = SWL_E_UNSUPPORTED;
+    strcpy(err->message, "the script has no logits");
+    return err->code;
 }

@@ -5,6 +5,7 @@
 #   cmd:NAME  a program on PATH         pc:NAME  a library that pkg-config knows
 #   cc        a compiler that links     venv     python3 that can make virtual environments
 #   fuzzer    clang with libFuzzer (never asked for on macOS, whose clang lacks it)
+# A probe that begins with "?" is of something that is used when it is there: installed with the rest, and no error.
 
 PACKAGES_BUILD='
 cc               build-essential  gcc                 gcc          -
@@ -16,12 +17,12 @@ pc:libpcre2-8    libpcre2-dev     pcre2-devel         pcre2        pcre2
 pc:libutf8proc   libutf8proc-dev  utf8proc-devel      libutf8proc  utf8proc
 pc:libcrypto     libssl-dev       openssl-devel       openssl      openssl@3
 pc:liburing      liburing-dev     liburing-devel      liburing     -
-pc:libedit       libedit-dev      libedit-devel       libedit      libedit
+?pc:libedit      libedit-dev      libedit-devel       libedit      libedit
 '
 PACKAGES_CHECK='
 pc:cmocka        libcmocka-dev    libcmocka-devel     cmocka       cmocka
 venv             python3-venv     python3             python       python3
-fuzzer           clang            clang,compiler-rt   clang,compiler-rt  -
+?fuzzer          clang            clang,compiler-rt   clang,compiler-rt  -
 '
 
 links() # links COMPILER [FLAG...]: can it build a program?
@@ -57,21 +58,25 @@ package_manager()
     done
 }
 
-missing_packages() # missing_packages MANAGER: reads rows, prints the names of what is not there
+# missing_packages MANAGER [required]: reads rows, prints the names of what is not there, on one line
+missing_packages()
 {
     while read -r probe apt dnf pacman brew; do
-        if [ -z "$probe" ] || have "$probe"; then
+        if [ -z "$probe" ] || have "${probe#\?}"; then
             continue
         fi
+        case ${2:-}$probe in
+        required\?*) continue ;;
+        esac
         case $1 in
         apt-get) name=$apt ;;
         dnf) name=$dnf ;;
         pacman) name=$pacman ;;
         brew) name=$brew ;;
-        *) name=$probe ;;
+        *) name=${probe#\?} ;;
         esac
         [ "$name" = - ] || echo "$name" | tr ',' '\n'
-    done
+    done | sort -u | tr '\n' ' '
 }
 
 install_command() # install_command MANAGER PACKAGE...
@@ -88,8 +93,8 @@ install_command() # install_command MANAGER PACKAGE...
     esac
 }
 
-# need_packages YES ROWS: installs what is missing, after saying what and asking (YES=1: without asking). Returns 1 with
-# the command to type when it may not or cannot.
+# need_packages YES ROWS: installs what is missing, after saying what and asking (YES=1: without asking). Returns 1 when
+# something that is required is missing in the end.
 need_packages()
 {
     pm=$(package_manager)
@@ -98,30 +103,36 @@ need_packages()
         PKG_CONFIG_PATH="$(brew --prefix)/opt/openssl@3/lib/pkgconfig:$(brew --prefix)/opt/libedit/lib/pkgconfig:${PKG_CONFIG_PATH:-}"
         export PKG_CONFIG_PATH
     fi
-    missing=$(echo "$2" | missing_packages "$pm" | sort -u | tr '\n' ' ')
+    missing=$(echo "$2" | missing_packages "$pm")
     [ -n "$missing" ] || return 0
+    required=$(echo "$2" | missing_packages "$pm" required)
     echo "Missing: $missing" >&2
     if [ -z "$pm" ]; then
         echo "No known package manager (apt-get, dnf, pacman, brew); please install these and run this again." >&2
-        return 1
+        [ -z "$required" ]
+        return
     fi
     # shellcheck disable=SC2086
     command=$(install_command "$pm" $missing)
     if [ "$1" != 1 ]; then
         if [ ! -t 0 ]; then
-            echo "To install them: $command    (or run this again with --yes)" >&2
-            return 1
+            echo "To install: $command    (or run this again with --yes)" >&2
+            [ -z "$required" ]
+            return
         fi
         printf 'Run "%s"? [y/N] ' "$command" >&2
         read -r answer || answer=
         case $answer in
         y | Y | yes) ;;
-        *) return 1 ;;
+        *)
+            [ -z "$required" ]
+            return
+            ;;
         esac
     fi
     echo "+ $command" >&2
-    DEBIAN_FRONTEND=noninteractive sh -c "$command" >&2
-    missing=$(echo "$2" | missing_packages "$pm" | sort -u | tr '\n' ' ')
-    [ -z "$missing" ] || echo "Still missing after the installation: $missing" >&2
-    [ -z "$missing" ]
+    DEBIAN_FRONTEND=noninteractive sh -c "$command" >&2 || echo "That failed." >&2
+    required=$(echo "$2" | missing_packages "$pm" required)
+    [ -z "$required" ] || echo "Still missing: $required" >&2
+    [ -z "$required" ]
 }

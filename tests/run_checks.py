@@ -102,32 +102,42 @@ def mutate_one(name):
     return name, rc, time.time() - begin, log
 
 
-def fuzz_one(name):
-    """libFuzzer on a scratch copy of the corpus, so that the tree stays as it is."""
+def guided(name, scratch, corpus):
+    """libFuzzer; what it finds goes to a scratch folder, so that the tree stays as it is."""
+    return [os.path.join(ROOT, "build", "fuzz", "tests", "fuzz_" + name), scratch, corpus, "-timeout=10",
+            "-max_total_time=%d" % FUZZ_SECONDS, "-rss_limit_mb=2048", "-print_final_stats=1",
+            "-artifact_prefix=" + os.path.join(LOGS, "crash-%s-" % name)]
+
+
+def unguided(name, scratch, corpus):
+    """The plain driver, for compilers without libFuzzer."""
+    return [os.path.join(ROOT, "build", "asan", "tests", "fuzz_" + name), "--seconds", str(FUZZ_SECONDS), corpus]
+
+
+def fuzz_one(name, command):
     begin = time.time()
     scratch = os.path.join(ROOT, "build", "fuzz", "work", name)
     shutil.rmtree(scratch, ignore_errors=True)
     os.makedirs(scratch)
-    dirs = [scratch]
-    corpus = os.path.join(ROOT, "tests", "fuzz", "corpus", name)
-    if os.path.isdir(corpus):
-        dirs.append(corpus)
-    rc, log = run("fuzz " + name, [os.path.join(ROOT, "build", "fuzz", "tests", "fuzz_" + name), *dirs, "-timeout=10",
-                                   "-max_total_time=%d" % FUZZ_SECONDS, "-rss_limit_mb=2048", "-print_final_stats=1",
-                                   "-artifact_prefix=" + os.path.join(LOGS, "crash-%s-" % name)])
+    rc, log = run("fuzz " + name, command(name, scratch, os.path.join(ROOT, "tests", "fuzz", "corpus", name)))
     return name, rc, time.time() - begin, log
 
 
-def fuzz(asan_built):
+def have_libfuzzer():
+    p = subprocess.run(["clang", "-fsanitize=fuzzer,address", "-x", "c", "-", "-o", "/dev/null"], stderr=subprocess.DEVNULL,
+                       input=b"int LLVMFuzzerTestOneInput(const unsigned char *p, unsigned long n) { return p && n; }",
+                       check=False) if shutil.which("clang") else None
+    return p is not None and not p.returncode
+
+
+def fuzz():
     folder = os.path.join(ROOT, "tests", "fuzz")
     names = sorted(f[5:-2] for f in os.listdir(folder) if f.startswith("fuzz_") and f.endswith(".c"))
-    if not names:
-        return
-    guided = sys.platform != "darwin" and shutil.which("clang")
-    if not (build("fuzz") if guided else asan_built):
+    command = guided if have_libfuzzer() else unguided
+    if command is guided and not build("fuzz"):
         return
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        for name, rc, seconds, log in pool.map(fuzz_one if guided else mutate_one, names):
+        for name, rc, seconds, log in pool.map(lambda name: fuzz_one(name, command), names):
             report("fuzz " + name, (int(not rc), int(bool(rc)), 0), seconds, log)
 
 

@@ -216,6 +216,20 @@ SWL_API const int32_t *swl_session_ids(const swl_session *s);
 /* A second conversation with the same past (marks are not copied). Free with swl_session_free. */
 SWL_API swl_status swl_session_fork(swl_session **out, const swl_session *s, swl_error *err);
 
+/* What one conversation runs in a pass that it shares with others. */
+typedef struct swl_batch_entry {
+    swl_session *session;
+    const int32_t *ids;
+    int32_t n;
+    swl_logits_wanted want;
+} swl_batch_entry;
+
+/* swl_session_eval for several conversations of one model together: each weight, and each expert, is read once for all of
+ * them. The results are those of separate calls, to the bit. `logits` receives the wanted rows of [vocab] float32, entries
+ * in order (NULL if there are none). A session may appear once. What can be refused is refused before anything runs; on a
+ * later error every session of the call must be reset or freed. */
+SWL_API swl_status swl_batch_eval(const swl_batch_entry *entries, int32_t n_entries, float *logits, swl_error *err);
+
 /* Snapshot of the conversation: written atomically, checked when read. A file of another model is refused. */
 SWL_API swl_status swl_session_save(const swl_session *s, const char *path, swl_error *err);
 SWL_API swl_status swl_session_load(swl_session *s, const char *path, swl_error *err);

@@ -60,18 +60,6 @@ int32_t swl_session_n_tokens(const swl_session *s)
     return s->state->n_tokens;
 }
 
-/* One forward pass over ids[0..n). */
-static swl_status eval_chunk(swl_session *s, const int32_t *ids, int32_t n, float *logits, swl_error *err)
-{
-    swl_batch_item item = {.state = s->state, .ids = ids, .n = n, .want = s->want};
-    int32_t at = s->state->n_tokens;
-    swl_status st = swl_forward(s->model, &item, 1, logits, NULL, err);
-
-    if (!st)
-        memcpy(s->ids + at, ids, (size_t)n * sizeof *ids);
-    return st;
-}
-
 /* Everything that can be refused is refused before the first pass, so that a refusal leaves the session as it was. */
 static swl_status check_ids(const swl_session *s, const int32_t *ids, int32_t n, swl_error *err)
 {
@@ -90,23 +78,107 @@ static swl_status check_ids(const swl_session *s, const int32_t *ids, int32_t n,
     return SWL_OK;
 }
 
+/* ---- running tokens ------------------------------------------------------------------------------------------------- */
+
+enum { PASS_ITEMS_MAX = 64 }; /* conversations in one forward pass; more take turns */
+
+/* Where a call has come to: entry `at`, of which `done` tokens are behind it. */
+typedef struct batch_cursor {
+    const swl_batch_entry *entries;
+    int32_t n_entries, at, done;
+} batch_cursor;
+
+static int32_t mark_wanted(const swl_batch_entry *e, int32_t done, int32_t n)
+{
+    bool *want = e->session->want, last = e->want == SWL_LOGITS_LAST && done + n == e->n;
+
+    memset(want, e->want == SWL_LOGITS_ALL, (size_t)n * sizeof *want);
+    if (last)
+        want[n - 1] = true;
+    return e->want == SWL_LOGITS_ALL ? n : last;
+}
+
+/* The next tokens in order, as many as a pass takes. Returns the number of items. */
+static int32_t fill_pass(batch_cursor *c, swl_batch_item *items, int32_t *n_wanted)
+{
+    int32_t room = c->entries[0].session->model->chunk_tokens, n_items = 0;
+
+    *n_wanted = 0;
+    while (c->at < c->n_entries && room && n_items < PASS_ITEMS_MAX) {
+        const swl_batch_entry *e = &c->entries[c->at];
+        int32_t n = e->n - c->done < room ? e->n - c->done : room;
+
+        items[n_items++] = (swl_batch_item){e->session->state, e->ids + c->done, n, e->session->want};
+        *n_wanted += mark_wanted(e, c->done, n);
+        room -= n;
+        c->done += n;
+        if (c->done == e->n) {
+            c->at++;
+            c->done = 0;
+        }
+    }
+    return n_items;
+}
+
+/* The sessions of a pass follow each other among the entries, from `first` on. */
+static void note_ids(const swl_batch_entry *first, const swl_batch_item *items, int32_t n_items)
+{
+    for (int32_t i = 0; i < n_items; i++) {
+        swl_session *s = first[i].session;
+
+        memcpy(s->ids + s->state->n_tokens - items[i].n, items[i].ids, (size_t)items[i].n * sizeof *items[i].ids);
+    }
+}
+
+static swl_status check_entries(const swl_batch_entry *entries, int32_t n, const float *logits, swl_error *err)
+{
+    swl_status st = n > 0 ? SWL_OK : swl_fail(err, SWL_E_ARG, "empty batch");
+
+    for (int32_t i = 0; i < n && !st; i++) {
+        st = check_ids(entries[i].session, entries[i].ids, entries[i].n, err);
+        if (!st && entries[i].session->model != entries[0].session->model)
+            st = swl_fail(err, SWL_E_ARG, "sessions of different models in one batch");
+        if (!st && entries[i].want != SWL_LOGITS_NONE && !logits)
+            st = swl_fail(err, SWL_E_ARG, "logits are wanted, but there is no place for them");
+        for (int32_t j = 0; j < i && !st; j++)
+            if (entries[i].session == entries[j].session)
+                st = swl_fail(err, SWL_E_ARG, "entries %d and %d of a batch are the same session", j, i);
+    }
+    return st;
+}
+
+swl_status swl_batch_eval(const swl_batch_entry *entries, int32_t n_entries, float *logits, swl_error *err)
+{
+    swl_batch_item items[PASS_ITEMS_MAX];
+    batch_cursor c = {entries, n_entries, 0, 0};
+    swl_status st = check_entries(entries, n_entries, logits, err);
+    int32_t i, n_items, n_wanted;
+    bool refused = st != SWL_OK;
+
+    while (!st && c.at < n_entries) {
+        const swl_batch_entry *first = entries + c.at;
+
+        n_items = fill_pass(&c, items, &n_wanted);
+        st = swl_forward(first->session->model, items, n_items, logits, NULL, err);
+        if (!st)
+            note_ids(first, items, n_items);
+        if (logits)
+            logits += (int64_t)n_wanted * first->session->model->config->vocab;
+    }
+    for (i = 0; i < n_entries && !refused; i++) {
+        entries[i].session->broken = st != SWL_OK;
+        entries[i].session->has_logits = false;
+    }
+    return st;
+}
+
 swl_status swl_session_eval(swl_session *s, const int32_t *ids, int32_t n, swl_logits_wanted want, float *logits,
                             swl_error *err)
 {
-    int32_t chunk = s->model->chunk_tokens, done, k;
-    swl_status st = check_ids(s, ids, n, err);
+    swl_batch_entry entry = {s, ids, n, want};
+    swl_status st = swl_batch_eval(&entry, 1, logits, err);
 
-    for (done = 0; done < n && !st; done += k) {
-        k = n - done < chunk ? n - done : chunk;
-        memset(s->want, want == SWL_LOGITS_ALL, (size_t)k * sizeof *s->want);
-        if (want == SWL_LOGITS_LAST && done + k == n)
-            s->want[k - 1] = true;
-        st = eval_chunk(s, ids + done, k, logits, err);
-        s->broken = st != SWL_OK;
-        s->has_logits = !st && want == SWL_LOGITS_LAST && logits == s->logits && done + k == n;
-        if (want == SWL_LOGITS_ALL)
-            logits += (int64_t)k * s->model->config->vocab;
-    }
+    s->has_logits |= !st && want == SWL_LOGITS_LAST && logits == s->logits;
     return st;
 }
 

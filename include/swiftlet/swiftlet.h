@@ -323,6 +323,55 @@ SWL_API swl_status swl_repack(const swl_repack_options *opt, swl_error *err);
 
 /* ---- measurements ----------------------------------------------------------------------------------------------- */
 
+/* What a forward pass spends its time on. */
+typedef enum swl_phase {
+    SWL_PHASE_OTHER,           /* embedding, norms of the residual stream, adding up */
+    SWL_PHASE_PROJECTIONS,     /* into and out of the mixers */
+    SWL_PHASE_DELTA, SWL_PHASE_ATTENTION, SWL_PHASE_ROUTER,
+    SWL_PHASE_EXPERTS,         /* routed, shared and dense feed-forward */
+    SWL_PHASE_HEAD,
+    SWL_PHASE_WAITING,         /* for experts from the drive, with nothing left to compute */
+    SWL_PHASE_COUNT
+} swl_phase;
+
+/* Sums over the forward passes since swl_profile_start. Bytes are what the passes cannot do without, each counted once a
+ * pass however many tokens use it. */
+typedef struct swl_profile {
+    uint64_t n_passes, n_tokens;
+    uint64_t dense_bytes;      /* weights outside the routed experts, the head only where logits were wanted */
+    uint64_t expert_bytes;     /* routed experts that were used */
+    uint64_t state_bytes;      /* recurrent state, read and written */
+    uint64_t kv_bytes;         /* keys and values read */
+    uint64_t multiply_adds;    /* of weights with activations */
+    uint64_t wait_ns;          /* like SWL_PHASE_WAITING, also without phases */
+    uint64_t ns;               /* inside forward passes */
+    uint64_t phase_ns[SWL_PHASE_COUNT];
+} swl_profile;
+
+/* Begins to count anew; with `phases` also the time of each phase, by two readings of the clock around it. */
+SWL_API void swl_profile_start(swl_model *m, bool phases);
+SWL_API void swl_profile_get(swl_model *m, swl_profile *out);
+SWL_API const char *swl_phase_name(swl_phase phase); /* "projections". Static storage. */
+
+typedef struct swl_machine_rates {
+    double memory_read;        /* bytes a second, all of the model's threads, far beyond the caches */
+    double int8_multiply_add;  /* a second, all of the model's threads, in the instructions of its kernels */
+    double drive_read;         /* bytes a second: experts at random places of the model's files; 0: not measured */
+    uint64_t drive_read_bytes; /* one read */
+} swl_machine_rates;
+
+/* Takes a second or two. `drive` false: memory and multiplication alone. */
+SWL_API swl_status swl_machine_measure(swl_model *m, bool drive, swl_machine_rates *out, swl_error *err);
+
+/* Whose word counts on which experts a token goes to. Random weights route like no text does; so that measurements mean
+ * something, the choice can be replaced (the router still runs and its weights are used). */
+typedef enum swl_routes {
+    SWL_ROUTES_MODEL,          /* the router's */
+    SWL_ROUTES_UNIFORM,        /* every token and layer: experts drawn evenly */
+    SWL_ROUTES_SAME            /* the same, but all tokens of a pass go to the same experts */
+} swl_routes;
+SWL_API void swl_routes_set(swl_model *m, swl_routes routes, uint64_t seed);
+
 /* A container with the exact shapes of a known model and random weights, so that speed can be measured without it. */
 typedef struct swl_synthetic_options {
     const char *name;          /* "qwen3.6-35b", ...: see swl_synthetic_name */

@@ -165,7 +165,9 @@ void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_ba
     attn_run r = {.m = m, .l = l, .row0 = b->row0};
     int32_t n_jobs = b->n_rows * m->config->n_kv_heads, i, n_segments = 1;
 
+    swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     swl_group_run(m, &l->in, &in, b->n_rows, w->group, w->group_width);
+    swl_phase_enter(m, SWL_PHASE_ATTENTION);
     swl_threads_run(m->threads, b->n_rows, prepare_job, &r);
     for (i = b->row0; i < b->row0 + b->n_rows; i++)
         if (w->pos[i] / SWL_ATTN_SEGMENT + 1 > n_segments)
@@ -177,7 +179,9 @@ void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_ba
     } else {
         swl_threads_run(m->threads, n_jobs, attend_job, &r);
     }
+    swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     w->mix.cols = m->config->n_heads * m->config->head_dim;
     swl_act_quantise(m, &w->mix, b->n_rows);
     swl_group_run(m, &l->out, &w->mix, b->n_rows, w->y + (int64_t)b->row0 * m->config->hidden, m->config->hidden);
+    swl_phase_enter(m, SWL_PHASE_OTHER);
 }

@@ -90,13 +90,17 @@ void swl_deltanet_forward(struct swl_model *m, const swl_layer *l, const swl_bat
     delta_run r = {.m = m, .l = l};
     int32_t i;
 
+    swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     swl_group_run(m, &l->in, &in, b->n_rows, w->group, w->group_width);
+    swl_phase_enter(m, SWL_PHASE_DELTA);
     for (i = 0; i < b->n_spans; i++) {
         r.span = &b->spans[i];
         r.row = r.span->row - b->row0;
         swl_threads_run(m->threads, m->config->n_k_heads, key_head_job, &r);
     }
+    swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     w->mix.cols = m->config->n_v_heads * m->config->v_dim;
     swl_act_quantise(m, &w->mix, b->n_rows);
     swl_group_run(m, &l->out, &w->mix, b->n_rows, w->y + (int64_t)b->row0 * m->config->hidden, m->config->hidden);
+    swl_phase_enter(m, SWL_PHASE_OTHER);
 }

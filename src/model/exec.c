@@ -204,5 +204,7 @@ void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n)
 {
     swl_ffn_unit unit = {.w = l->ffn, .n = n};
 
+    swl_phase_enter(m, SWL_PHASE_EXPERTS);
     swl_ffn_run(m, &unit, 1, &m->work.norm);
+    swl_phase_enter(m, SWL_PHASE_OTHER);
 }

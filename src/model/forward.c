@@ -116,6 +116,7 @@ static void head_forward(struct swl_model *m, const swl_batch_item *items, int32
                 memmove(w->x + n++ * hidden, w->x + row * hidden, (size_t)hidden * sizeof(float));
     if (!n)
         return;
+    swl_phase_enter(m, SWL_PHASE_HEAD);
     swl_norm_rows(m, &w->norm, w->x, m->weights.norm_final, n);
     swl_group_run(m, &m->weights.head, &w->norm, n, logits, m->config->vocab);
 }
@@ -157,8 +158,11 @@ swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t
 
     pthread_mutex_lock(&m->lock);
     st = check_items(m, items, n_items, err);
-    if (!st)
+    if (!st) {
+        swl_profile_pass_begin(m);
         st = run(m, items, n_items, logits, t, err);
+        swl_profile_pass_end(m, items, n_items);
+    }
     pthread_mutex_unlock(&m->lock);
     return st;
 }

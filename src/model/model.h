@@ -188,6 +188,22 @@ typedef struct swl_work {
     uint64_t bytes;
 } swl_work;
 
+/* What swl_profile_get reports, and what it is worked out from. Guarded by the model's lock. */
+typedef struct swl_profiler {
+    swl_profile sums;
+    bool phases;
+    swl_phase phase;                /* the running one, since phase_begin */
+    uint64_t phase_begin, pass_begin;
+    uint64_t wait_ns_begin;         /* of the store, when counting began */
+    uint64_t dense_bytes, head_bytes, dense_macs, head_macs, expert_bytes, expert_macs; /* once each; of one expert */
+} swl_profiler;
+
+/* Experts by someone else's word than the router's. */
+typedef struct swl_router_override {
+    swl_routes routes;
+    uint64_t seed, n_calls;
+} swl_router_override;
+
 struct swl_model {
     swl_checkpoint *ck;
     const swl_config *config;       /* ck->config */
@@ -202,6 +218,8 @@ struct swl_model {
     swl_memory_plan plan;
     float *scratch;                 /* [workers][scratch_floats] */
     int64_t scratch_floats;
+    swl_profiler profiler;
+    swl_router_override override;
     pthread_mutex_t lock;           /* one forward pass at a time: it owns `work` */
 };
 
@@ -247,6 +265,27 @@ void swl_add_rows(struct swl_model *m, float *x, const float *y, int32_t n);
 
 /* Fills m->plan and chooses m->chunk_tokens: checkpoint, threads, context and arithmetic of m are set, nothing is loaded. */
 swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, swl_error *err);
+
+/* ---- profile.c -------------------------------------------------------------------------------------------------------- */
+
+void swl_phase_switch(struct swl_model *m, swl_phase phase);
+/* From here on time counts for `phase`. */
+static inline void swl_phase_enter(struct swl_model *m, swl_phase phase)
+{
+    if (m->profiler.phases)
+        swl_phase_switch(m, phase);
+}
+
+/* Around a pass; what it moved and multiplied follows from the items. */
+void swl_profile_pass_begin(struct swl_model *m);
+void swl_profile_pass_end(struct swl_model *m, const swl_batch_item *items, int32_t n_items);
+/* n_experts routed experts were run on n_pairs rows in all. */
+void swl_profile_experts(struct swl_model *m, int32_t n_experts, int32_t n_pairs);
+
+/* ---- routes.c --------------------------------------------------------------------------------------------------------- */
+
+/* Replaces the chosen experts of n_rows rows, not their weights. Only when override.routes is not SWL_ROUTES_MODEL. */
+void swl_routes_apply(struct swl_model *m, int32_t n_rows);
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------- */
 

@@ -146,7 +146,9 @@ static swl_status compute_wave(struct swl_model *m, int32_t layer, int32_t n_row
             swl_ffn_run(m, w->units, n, &w->norm);
         if (v->n_done == v->n)
             return SWL_OK;
+        swl_phase_enter(m, SWL_PHASE_WAITING);
         st = swl_store_wait_any(m->store, layer, v->leases, v->n, err);
+        swl_phase_enter(m, SWL_PHASE_EXPERTS);
         if (st)
             return st;
         n = make_units(m, layer, v, w->units);
@@ -229,8 +231,19 @@ swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n_rows, s
 {
     const swl_layer *l = &m->weights.layers[layer];
 
+    int32_t n_chosen;
+    swl_status st;
+
+    swl_phase_enter(m, SWL_PHASE_ROUTER);
     swl_group_run(m, &l->router, &m->work.norm, n_rows, m->work.router, m->config->n_experts + 1);
     swl_threads_run(m->threads, n_rows, route_job, m);
+    if (m->override.routes != SWL_ROUTES_MODEL)
+        swl_routes_apply(m, n_rows);
     sort_pairs(m, n_rows);
-    return run_waves(m, layer, n_rows, announce(m, layer, n_rows), err);
+    n_chosen = announce(m, layer, n_rows);
+    swl_profile_experts(m, n_chosen, n_rows * m->config->n_experts_used);
+    swl_phase_enter(m, SWL_PHASE_EXPERTS);
+    st = run_waves(m, layer, n_rows, n_chosen, err);
+    swl_phase_enter(m, SWL_PHASE_OTHER);
+    return st;
 }

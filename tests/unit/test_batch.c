@@ -1,0 +1,205 @@
+/* test_batch.c: several conversations in one call, what passes count, and experts by someone else's word. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/session.h"
+
+#define CASES SWL_TEST_DATA "/oracle/cases/"
+enum { N = 20, SESSIONS = 5 };
+
+static const int32_t ids[N] = {1, 5, 9, 42, 7, 63, 3, 17, 0, 2, 11, 30, 8, 8, 61, 33, 12, 40, 50, 6};
+
+static swl_model *open_case(const char *name, int32_t chunk)
+{
+    swl_model_options o;
+    swl_model *m;
+    swl_error err;
+    char path[512];
+
+    snprintf(path, sizeof path, "%s%s", CASES, name);
+    swl_model_options_init(&o);
+    o.path = path;
+    o.chunk_tokens = chunk;
+    o.n_threads = 2;
+    if (swl_model_open(&m, &o, &err))
+        fail_msg("%s: %s", name, err.message);
+    return m;
+}
+
+/* Conversation i: 3 + i tokens from ids[i], then 1 + 2 * i more; which logits it wants differs. */
+static const int32_t first_n[SESSIONS] = {3, 4, 5, 6, 7}, second_n[SESSIONS] = {1, 3, 5, 7, 9};
+static const swl_logits_wanted wants[SESSIONS] = {SWL_LOGITS_LAST, SWL_LOGITS_ALL, SWL_LOGITS_NONE, SWL_LOGITS_LAST,
+                                                  SWL_LOGITS_ALL};
+
+static int32_t n_wanted(int i)
+{
+    return wants[i] == SWL_LOGITS_ALL ? second_n[i] : wants[i] == SWL_LOGITS_LAST;
+}
+
+/* Whatever the chunk cuts, a batch gives the rows that separate calls give, entries in order. */
+static void a_batch_gives_the_rows_of_separate_calls(void **state)
+{
+    static const char *const names[] = {"next-a-mlx4", "q35moe-a-mlx4", "q35dense-a-mlx4g32"};
+    static const int32_t chunks[] = {4, 7, 64};
+
+    (void)state;
+    for (int k = 0; k < 9; k++) {
+        swl_model *m = open_case(names[k / 3], chunks[k % 3]);
+        size_t vocab = (size_t)m->config->vocab, rows = 0;
+        float *alone = calloc(30 * vocab, sizeof *alone), *together = calloc(30 * vocab, sizeof *together);
+        swl_session *a, *s[SESSIONS];
+        swl_batch_entry e[SESSIONS];
+
+        for (int i = 0; i < SESSIONS; i++) {
+            assert_int_equal(swl_session_create(&a, m, NULL), SWL_OK);
+            assert_int_equal(swl_session_eval(a, ids + i, first_n[i], SWL_LOGITS_NONE, NULL, NULL), SWL_OK);
+            assert_int_equal(swl_session_fork(&s[i], a, NULL), SWL_OK);
+            assert_int_equal(swl_session_eval(a, ids + 7, second_n[i], wants[i], alone + rows * vocab, NULL), SWL_OK);
+            rows += (size_t)n_wanted(i);
+            swl_session_free(a);
+            e[i] = (swl_batch_entry){s[i], ids + 7, second_n[i], wants[i]};
+        }
+        assert_int_equal(swl_batch_eval(e, SESSIONS, together, NULL), SWL_OK);
+        assert_memory_equal(alone, together, rows * vocab * sizeof *alone);
+        for (int i = 0; i < SESSIONS; i++) {
+            assert_int_equal(swl_session_n_tokens(s[i]), first_n[i] + second_n[i]);
+            assert_memory_equal(swl_session_ids(s[i]) + first_n[i], ids + 7, (size_t)second_n[i] * sizeof *ids);
+            swl_session_free(s[i]);
+        }
+        free(alone);
+        free(together);
+        swl_model_close(m);
+    }
+}
+
+static void a_refused_batch_runs_nothing(void **state)
+{
+    swl_model *m = open_case("q35moe-a-mlx4", 16), *other = open_case("q35moe-a-mlx4", 16);
+    const int32_t bad = -1;
+    swl_session *a, *b, *c;
+    swl_error err;
+
+    (void)state;
+    assert_int_equal(swl_session_create(&a, m, NULL), SWL_OK);
+    assert_int_equal(swl_session_create(&b, m, NULL), SWL_OK);
+    assert_int_equal(swl_session_create(&c, other, NULL), SWL_OK);
+    {
+        const swl_batch_entry twice[] = {{a, ids, 2, SWL_LOGITS_NONE}, {b, ids, 2, SWL_LOGITS_NONE},
+                                         {a, ids, 2, SWL_LOGITS_NONE}};
+        const swl_batch_entry mixed[] = {{a, ids, 2, SWL_LOGITS_NONE}, {c, ids, 2, SWL_LOGITS_NONE}};
+        const swl_batch_entry wrong[] = {{a, ids, 2, SWL_LOGITS_NONE}, {b, &bad, 1, SWL_LOGITS_NONE}};
+        const swl_batch_entry nowhere[] = {{a, ids, 2, SWL_LOGITS_LAST}};
+
+        assert_int_equal(swl_batch_eval(twice, 3, NULL, &err), SWL_E_ARG);
+        assert_int_equal(swl_batch_eval(mixed, 2, NULL, &err), SWL_E_ARG);
+        assert_int_equal(swl_batch_eval(wrong, 2, NULL, &err), SWL_E_ARG);
+        assert_int_equal(swl_batch_eval(nowhere, 1, NULL, &err), SWL_E_ARG);
+        assert_int_equal(swl_batch_eval(nowhere, 0, NULL, &err), SWL_E_ARG);
+    }
+    assert_int_equal(swl_session_n_tokens(a) + swl_session_n_tokens(b) + swl_session_n_tokens(c), 0);
+    assert_int_equal(swl_session_eval(a, ids, 2, SWL_LOGITS_NONE, NULL, NULL), SWL_OK);
+    swl_session_free(a);
+    swl_session_free(b);
+    swl_session_free(c);
+    swl_model_close(m);
+    swl_model_close(other);
+}
+
+/* Sizes from the config of the case, not from the code that counts: 4 bits with group 64 and bf16 scales and biases are
+ * 4.5 bits a weight, an expert is three matrices. */
+static void passes_count_experts_once_and_products_per_token(void **state)
+{
+    swl_model *m = open_case("q35moe-a-mlx4", 64);
+    const swl_config *c = m->config;
+    uint64_t weights = 3 * (uint64_t)c->hidden * (uint64_t)c->expert_width, n_moe = 0, one;
+    swl_batch_entry e[3];
+    swl_session *s[3];
+    swl_profile p, q;
+
+    (void)state;
+    for (int32_t i = 0; i < c->n_layers; i++)
+        n_moe += c->layers[i].ffn == SWL_FFN_MOE;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(swl_session_create(&s[i], m, NULL), SWL_OK);
+        e[i] = (swl_batch_entry){s[i], ids, 1, SWL_LOGITS_NONE};
+    }
+    swl_profile_start(m, true);
+    assert_int_equal(swl_batch_eval(e, 1, NULL, NULL), SWL_OK);
+    swl_profile_get(m, &p);
+    one = weights * 9 / 16;
+    assert_int_equal(p.n_passes, 1);
+    assert_int_equal(p.n_tokens, 1);
+    assert_int_equal(p.expert_bytes, n_moe * (uint64_t)c->n_experts_used * one);
+
+    /* The same experts for three tokens: their bytes count once, their products three times. */
+    swl_routes_set(m, SWL_ROUTES_SAME, 5);
+    for (int i = 0; i < 3; i++)
+        swl_session_reset(s[i]);
+    swl_profile_start(m, true);
+    assert_int_equal(swl_batch_eval(e, 3, NULL, NULL), SWL_OK);
+    swl_profile_get(m, &q);
+    assert_int_equal(q.n_tokens, 3);
+    assert_int_equal(q.expert_bytes, p.expert_bytes);
+    assert_int_equal(q.dense_bytes, p.dense_bytes);
+    assert_int_equal(q.multiply_adds, 3 * p.multiply_adds);
+    assert_int_equal(q.state_bytes, 3 * p.state_bytes);
+    assert_int_equal(q.kv_bytes, 3 * p.kv_bytes);
+
+    /* Evenly drawn ones: more experts than one token's, at most three times as many; all phases together are the whole. */
+    swl_routes_set(m, SWL_ROUTES_UNIFORM, 5);
+    swl_profile_start(m, true);
+    assert_int_equal(swl_batch_eval(e, 3, NULL, NULL), SWL_OK);
+    swl_profile_get(m, &q);
+    assert_true(q.expert_bytes > p.expert_bytes && q.expert_bytes <= 3 * p.expert_bytes);
+    one = 0;
+    for (int i = 0; i < SWL_PHASE_COUNT; i++)
+        one += q.phase_ns[i];
+    assert_true(one <= q.ns && one > q.ns / 2);
+    assert_true(q.phase_ns[SWL_PHASE_DELTA] && q.phase_ns[SWL_PHASE_ATTENTION] && q.phase_ns[SWL_PHASE_EXPERTS]);
+    for (int i = 0; i < 3; i++)
+        swl_session_free(s[i]);
+    swl_model_close(m);
+}
+
+/* Every expert has the same chance, and no token gets one twice. */
+static void uniform_routes_are_uniform(void **state)
+{
+    enum { DRAWS = 20000 };
+    swl_model *m = open_case("q35moe-a-mlx4", 64);
+    int32_t n = m->config->n_experts, k = m->config->n_experts_used, *counts = calloc((size_t)n, sizeof *counts);
+    double expected = (double)DRAWS * k / n;
+
+    (void)state;
+    swl_routes_set(m, SWL_ROUTES_UNIFORM, 1);
+    for (int i = 0; i < DRAWS; i++) {
+        swl_routes_apply(m, 1);
+        for (int j = 0; j < k; j++) {
+            counts[m->work.topk[j]]++;
+            for (int l = 0; l < j; l++)
+                assert_int_not_equal(m->work.topk[j], m->work.topk[l]);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        assert_true(counts[i] > 0.9 * expected && counts[i] < 1.1 * expected);
+    free(counts);
+    swl_model_close(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_gives_the_rows_of_separate_calls),
+        cmocka_unit_test(a_refused_batch_runs_nothing),
+        cmocka_unit_test(passes_count_experts_once_and_products_per_token),
+        cmocka_unit_test(uniform_routes_are_uniform),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

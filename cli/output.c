@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "input.h"
 #include "interrupt.h"
 
 static int write_errno; /* of the first write to standard output that failed */
@@ -127,6 +128,25 @@ json_t *out_object(void)
     return object;
 }
 
+json_t *out_string(const char *text)
+{
+    json_t *plain = json_string(text), *replaced;
+    size_t n = strlen(text);
+    char *copy;
+
+    if (plain)
+        return plain;
+    copy = malloc(n + 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, text, n + 1);
+    for (size_t at = utf8_valid_prefix(copy, n); at < n; at += utf8_valid_prefix(copy + at, n - at))
+        copy[at] = '?';
+    replaced = json_string(copy);
+    free(copy);
+    return replaced;
+}
+
 json_t *out_real(double x)
 {
     return isfinite(x) ? json_real(x) : json_null();
@@ -176,8 +196,8 @@ static json_t *error_object(const swl_error *err)
     json_t *e = json_object(), *root = out_object();
 
     json_object_set_new(e, "code", json_string(swl_status_name(err->code)));
-    json_object_set_new(e, "message", json_string(err->message));
-    json_object_set_new(e, "file", err->file[0] ? json_string(err->file) : json_null());
+    json_object_set_new(e, "message", out_string(err->message));
+    json_object_set_new(e, "file", err->file[0] ? out_string(err->file) : json_null());
     json_object_set_new(e, "offset", err->offset >= 0 ? json_integer(err->offset) : json_null());
     json_object_set_new(root, "error", e);
     return root;

@@ -25,6 +25,8 @@ void out_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void out_json(json_t *object);
 /* {"version":1}, to be filled. */
 json_t *out_object(void);
+/* A string; bytes that are not UTF-8 (file names may hold any) as "?". */
+json_t *out_string(const char *text);
 /* A number, or null where JSON has none (not finite). */
 json_t *out_real(double x);
 /* Everything has reached its place, or why it has not. */

@@ -60,7 +60,7 @@ static void done(const arguments *a, const swl_repack_options *o, double seconds
         return;
     }
     root = out_object();
-    json_object_set_new(root, "output", json_string(o->output));
+    json_object_set_new(root, "output", out_string(o->output));
     json_object_set_new(root, "seconds", json_real(seconds));
     out_json(root);
 }

@@ -357,6 +357,10 @@ class ExitCodes(unittest.TestCase):
             "code": "corrupt", "message": "SCRIPT_OPEN of the script", "file": "scripted.bin", "offset": 7}})
         self.assertEqual(p.stderr, b"")
 
+    def test_names_that_are_not_utf8_are_reported_all_the_same(self):
+        error = json.loads(run("info", b"/nowhere/\xff\xc3x", "--json").stdout)["error"]
+        self.assertEqual(error["file"], "/nowhere/??x")
+
     def test_a_missing_model_is_named(self):
         p = run("generate", "/nowhere", "-p", "x")
         self.assertEqual(p.returncode, 3)

@@ -122,6 +122,13 @@ typedef struct swl_model_options {
     int32_t ctx_tokens;        /* the longest conversation; 0: default */
     int32_t pool_slots;        /* expert slots per layer; 0: as many as fit. Never below one token's experts. */
     uint64_t pool_bytes;       /* ceiling of the expert pool; 0: none. Less when memory_bytes does not allow it. */
+    const char *io;            /* how experts are read: "uring", "threads"; NULL: what suits the drive */
+    int32_t io_direct;         /* past the page cache: 1 yes, -1 no, 0 where it can be and is faster */
+    int32_t io_depth;          /* reads in flight; 0: what suits the drive */
+    const char *io_cache;      /* file that remembers what a probe of the drive found; NULL: a probe at every open, if the
+                                  pool cannot hold all experts and there are many */
+    bool no_checksums;         /* do not verify experts when they are loaded */
+    const char *cache_policy;  /* which experts stay in the pool: "hybrid", "lru", "lfu-decay"; NULL: default */
     bool describe_only;        /* nothing is loaded: only swl_model_info_get, swl_memory_plan_get and close may follow */
     bool exact;                /* float32 activations throughout (slower; for comparison with references) */
     const char *cpu_level;     /* highest kernel level to use: "scalar", "avx2", "avx512", "neon"; NULL: best */
@@ -146,6 +153,7 @@ typedef struct swl_model_info {
     bool mtp;                  /* draft-head tensors are present */
     bool synthetic;            /* weights that nobody trained: swl_synthetic_create */
     char cpu_level[16];
+    char io[32];               /* "uring, direct, depth 16"; "" without experts */
     int32_t n_threads;
 } swl_model_info;
 

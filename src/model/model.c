@@ -51,29 +51,57 @@ swl_store_layer *swl_model_store_layers(const swl_model *m)
     return layers;
 }
 
+/* Chooses how to read. A pool that holds everything reads each expert once, which is not worth a probe. */
+static swl_status open_io(swl_model *m, const swl_model_options *opt, swl_store_config *c, swl_error *err)
+{
+    static const char hex[] = "0123456789abcdef";
+    swl_io_wish wish = {.backend = opt->io, .depth = opt->io_depth, .cache_path = opt->io_cache};
+    uint8_t digest[32];
+    char key[65] = "";
+    swl_status st = SWL_OK;
+    int i;
+
+    wish.direct = opt->io_direct > 0 ? SWL_DIRECT_ON : opt->io_direct < 0 ? SWL_DIRECT_OFF : SWL_DIRECT_AUTO;
+    wish.no_probe = m->ck->experts_absent || m->plan.pool_slots >= m->config->n_experts;
+    if (wish.cache_path && !wish.no_probe) {
+        st = swl_checkpoint_fingerprint(m->ck, digest, err);
+        for (i = 0; i < 32 && !st; i++) {
+            key[2 * i] = hex[digest[i] >> 4];
+            key[2 * i + 1] = hex[digest[i] & 15];
+        }
+        wish.cache_key = key;
+    }
+    if (!st)
+        st = swl_io_choose(&m->io, &wish, c, err);
+    c->direct = m->io.direct;
+    return st ? st : swl_io_open(&c->io, m->io.backend, m->io.depth, err);
+}
+
 /* Describes the checkpoint's experts to the store, which keeps what it needs. */
-static swl_status open_store(swl_model *m, swl_error *err)
+static swl_status open_store(swl_model *m, const swl_model_options *opt, swl_error *err)
 {
     const swl_checkpoint *ck = m->ck;
-    int32_t n_layers = m->config->n_layers, i;
+    int32_t i;
     swl_store_layer *layers = swl_model_store_layers(m);
     int *fds = swl_calloc((size_t)ck->n_files, sizeof *fds);
     const char **paths = swl_calloc((size_t)ck->n_files, sizeof *paths);
-    swl_store_config c = {.n_layers = n_layers, .layers = layers, .n_files = ck->n_files, .fds = fds, .paths = paths};
+    swl_store_config c = {.n_layers = m->config->n_layers, .layers = layers, .n_files = ck->n_files, .fds = fds,
+                          .paths = paths, .slots_per_layer = m->plan.pool_slots,
+                          .slots_min = m->config->n_experts_used, .stage_slots = SWL_STAGE_SLOTS,
+                          .policy = opt->cache_policy,
+                          .verify = opt->no_checksums ? SWL_STORE_VERIFY_NEVER : SWL_STORE_VERIFY_ALWAYS};
     swl_status st = SWL_OK;
 
-    if (!layers || !fds || !paths) {
+    if (!layers || !fds || !paths)
         st = swl_fail(err, SWL_E_NOMEM, "expert store: out of memory");
-    } else {
-        for (i = 0; i < ck->n_files; i++) {
-            fds[i] = ck->files[i].fd;
-            paths[i] = ck->files[i].path;
-        }
-        c.slots_per_layer = m->plan.pool_slots;
-        c.slots_min = m->config->n_experts_used;
-        c.stage_slots = SWL_STAGE_SLOTS;
-        st = swl_store_create(&m->store, &c, err);
+    for (i = 0; i < ck->n_files && !st; i++) {
+        fds[i] = ck->files[i].fd;
+        paths[i] = ck->files[i].path;
     }
+    if (!st)
+        st = open_io(m, opt, &c, err);
+    if (!st)
+        st = swl_store_create(&m->store, &c, err);
     swl_free(layers);
     swl_free(fds);
     swl_free(paths);
@@ -147,12 +175,12 @@ void swl_memory_plan_get(const swl_model *m, swl_memory_plan *out)
     *out = m->plan;
 }
 
-static swl_status load(swl_model *m, swl_error *err)
+static swl_status load(swl_model *m, const swl_model_options *opt, swl_error *err)
 {
     swl_status st = swl_weights_load(&m->weights, m->ck, err);
 
     if (!st && m->weights.n_moe)
-        st = open_store(m, err);
+        st = open_store(m, opt, err);
     if (!st && m->weights.n_moe && m->ck->experts_absent)
         st = make_experts(m, err);
     return st ? st : swl_work_init(m, err);
@@ -165,7 +193,7 @@ swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_err
 
     *out = NULL;
     if (!st && !opt->describe_only)
-        st = load(m, err);
+        st = load(m, opt, err);
     if (st) {
         swl_model_close(m);
         return st;
@@ -246,6 +274,9 @@ void swl_model_info_get(const swl_model *m, swl_model_info *o)
     o->synthetic = m->ck->synthetic;
     snprintf(o->cpu_level, sizeof o->cpu_level, "%s", swl_cpu_level_name(m->cpu_flags));
     o->n_threads = swl_threads_count(m->threads);
+    if (m->store)
+        snprintf(o->io, sizeof o->io, "%s, %s, depth %d", swl_store_io_name(m->store), m->io.direct ? "direct" : "buffered",
+                 m->io.depth);
     expert_info(m, o);
 }
 

@@ -14,6 +14,7 @@
 #include "base/threads.h"
 #include "format/checkpoint.h"
 #include "kernels/kernels.h"
+#include "store/probe.h"
 #include "store/store.h"
 
 enum {
@@ -209,6 +210,7 @@ struct swl_model {
     const swl_config *config;       /* ck->config */
     swl_weights weights;
     swl_store *store;               /* NULL without experts */
+    swl_io_choice io;
     swl_threads *threads;
     swl_kernels k;
     swl_work work;

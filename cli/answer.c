@@ -140,16 +140,17 @@ swl_status answer_run(answer *w, const int32_t *prompt, int32_t n_prompt, bool *
     o.arg = w;
     swl_model_stats_get(w->e->model, &w->before);
     w->begin = seconds_now();
+    swl_session_cancel(w->e->session, false);
+    interrupt_session(w->e->session);
     interrupt_stoppable(true);
     st = swl_generate(w->e->session, &o, &w->result, err);
     interrupt_stoppable(false);
+    interrupt_session(NULL);
     progress_clear();
     *state_lost = st != SWL_OK;
     if (w->out_of_memory)
         return fail(err, SWL_E_NOMEM, "out of memory for the answer's text");
-    if (st == SWL_E_CANCELLED)
-        w->result.finish = SWL_FINISH_CANCELLED;
-    else if (st)
+    if (st)
         return st;
     if (w->stopped_by_text)
         w->result.finish = SWL_FINISH_STOP;

@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t stoppable, asked;
+static swl_session *volatile session;
 
 static void on_signal(int number)
 {
     if (!stoppable || asked)
         _exit(128 + number);
     asked = number;
+    if (session)
+        swl_session_cancel(session, true);
 }
 
 void interrupt_install(void)
@@ -30,6 +33,11 @@ void interrupt_stoppable(bool on)
     if (on)
         asked = 0;
     stoppable = on;
+}
+
+void interrupt_session(swl_session *s)
+{
+    session = s;
 }
 
 bool interrupt_asked(void)

@@ -7,10 +7,14 @@
 
 #include <stdbool.h>
 
+#include <swiftlet/swiftlet.h>
+
 void interrupt_install(void);
 /* Begins or ends a phase that looks at interrupt_asked; beginning forgets an earlier request. */
 void interrupt_stoppable(bool on);
 bool interrupt_asked(void);
+/* The first signal of a stoppable phase also stops what this session runs, in the middle of a pass. NULL: no session. */
+void interrupt_session(swl_session *s);
 /* The signal that asked for the end, 0 when none has. */
 int interrupt_signal(void);
 

@@ -200,6 +200,11 @@ SWL_API void swl_session_reset(swl_session *s);
 /* Number of tokens that the state covers. */
 SWL_API int32_t swl_session_n_tokens(const swl_session *s);
 
+/* Asks the running swl_generate or swl_session_eval to stop, within a part of a layer also in the middle of a prompt; stays
+ * until it is switched off. From any thread or signal handler. swl_generate then ends with SWL_FINISH_CANCELLED and the
+ * conversation at its last mark; swl_session_eval gives SWL_E_CANCELLED. A batch of several sessions is not stopped. */
+SWL_API void swl_session_cancel(swl_session *s, bool on);
+
 typedef enum swl_logits_wanted { SWL_LOGITS_NONE, SWL_LOGITS_LAST, SWL_LOGITS_ALL } swl_logits_wanted;
 
 /* Runs n tokens and appends them to the conversation. `logits` receives [1 or n][vocab] float32 as wanted (NULL with

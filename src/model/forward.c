@@ -83,7 +83,7 @@ static swl_status layer_forward(struct swl_model *m, int32_t i, swl_error *err)
     int32_t p;
 
     swl_norm_rows(m, &w->norm, w->x, l->norm_in, w->n_rows);
-    for (p = 0; p < w->n_parts; p++)
+    for (p = 0; p < w->n_parts && !swl_cancelled(m); p++)
         if (l->plan.mixer == SWL_MIXER_ATTENTION)
             swl_attention_forward(m, l, &w->parts[p]);
         else
@@ -133,7 +133,7 @@ static swl_status run(struct swl_model *m, const swl_batch_item *items, int32_t 
     cut_parts(w);
     trace(t, "embed", w->x, w->n_rows, hidden);
     for (i = 0; i < m->config->n_layers; i++) {
-        st = layer_forward(m, i, err);
+        st = swl_cancelled(m) ? swl_fail(err, SWL_E_CANCELLED, "stopped in layer %d", i) : layer_forward(m, i, err);
         if (st)
             return st;
         snprintf(name, sizeof name, "layer_%02d", i);
@@ -145,6 +145,8 @@ static swl_status run(struct swl_model *m, const swl_batch_item *items, int32_t 
             memcpy(w->y + (int64_t)i * hidden, w->norm.x + i * w->norm.ldx, (size_t)hidden * sizeof(float));
         trace(t, "final_norm", w->y, w->n_rows, hidden);
     }
+    if (swl_cancelled(m))
+        return swl_fail(err, SWL_E_CANCELLED, "stopped before the head");
     head_forward(m, items, n_items, logits);
     for (i = 0; i < n_items; i++)
         items[i].state->n_tokens += items[i].n;
@@ -159,6 +161,7 @@ swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t
     pthread_mutex_lock(&m->lock);
     st = check_items(m, items, n_items, err);
     if (!st) {
+        m->cancel = n_items == 1 ? items[0].cancel : NULL;
         swl_profile_pass_begin(m);
         st = run(m, items, n_items, logits, t, err);
         swl_profile_pass_end(m, items, n_items);

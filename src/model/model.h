@@ -10,6 +10,7 @@
 #define SWL_MODEL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/threads.h"
 #include "format/checkpoint.h"
@@ -114,6 +115,7 @@ typedef struct swl_batch_item {
     const int32_t *ids;
     int32_t n;
     const bool *want;               /* [n]: logits wanted; NULL: for none */
+    const _Atomic bool *cancel;     /* set by any thread: stop; heeded when the item is alone in its batch. May be NULL. */
 } swl_batch_item;
 
 /* Consecutive rows of one conversation. */
@@ -222,7 +224,8 @@ struct swl_model {
     int64_t scratch_floats;
     swl_profiler profiler;
     swl_router_override override;
-    pthread_mutex_t lock;           /* one forward pass at a time: it owns `work` */
+    pthread_mutex_t lock;           /* one forward pass at a time: it owns `work` and `cancel` */
+    const _Atomic bool *cancel;     /* of the running pass, or NULL */
 };
 
 /* The bytes that init will take for the model's chunk and context. */
@@ -235,7 +238,8 @@ void swl_work_free(struct swl_model *m);
 
 /*
  * Runs all items' tokens (sum of n at most chunk_tokens) and advances their states. `logits` gets one row of vocab floats
- * per wanted token, items in order. trace may be NULL. After an error the states of the items are unusable.
+ * per wanted token, items in order. trace may be NULL. After an error the states of the items are unusable; that includes
+ * SWL_E_CANCELLED, which comes within a part of a layer.
  */
 swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t n_items, float *logits,
                        const swl_trace *trace, swl_error *err);
@@ -290,6 +294,11 @@ void swl_profile_experts(struct swl_model *m, int32_t n_experts, int32_t n_pairs
 void swl_routes_apply(struct swl_model *m, int32_t n_rows);
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------- */
+
+static inline bool swl_cancelled(const struct swl_model *m)
+{
+    return m->cancel && atomic_load_explicit(m->cancel, memory_order_relaxed);
+}
 
 static inline int32_t swl_kv_elem_bytes(const struct swl_model *m)
 {

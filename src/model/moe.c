@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "base/status.h"
 #include "model/model.h"
 
 /* The k largest of n logits in rank order; equal values: lower index first. */
@@ -210,6 +211,8 @@ static swl_status run_waves(struct swl_model *m, int32_t layer, int32_t n_rows, 
         ahead->n = 0;
         if (!st && !r.last)
             start_wave(m, layer, ahead, next, n_chosen, stream, NULL); /* no room yet: it stays empty, and its turn comes */
+        if (!st && swl_cancelled(m))
+            st = swl_fail(err, SWL_E_CANCELLED, "stopped in layer %d", layer);
         if (!st)
             st = compute_wave(m, layer, n_rows, now, r.first, err);
         if (!st) {

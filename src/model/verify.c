@@ -131,7 +131,7 @@ static swl_status run(verify *v, const int32_t *ids, float *logits)
         memset(want, 1, (size_t)v->m->chunk_tokens);
     for (v->row0 = 0; v->row0 < v->n_tokens && !st;) {
         int32_t left = v->n_tokens - v->row0, n = left < v->m->chunk_tokens ? left : v->m->chunk_tokens;
-        swl_batch_item item = {state, ids + v->row0, n, want};
+        swl_batch_item item = {.state = state, .ids = ids + v->row0, .n = n, .want = want};
 
         st = swl_forward(v->m, &item, 1, logits + (int64_t)v->row0 * v->m->config->vocab, &trace, v->err);
         v->row0 += n;
@@ -165,13 +165,13 @@ static swl_status compare_greedy(verify *v, const int32_t *ids, const float *log
     if (!st && n)
         st = swl_state_create(&state, v->m, v->err);
     for (i = 0; i < v->n_tokens && n && !st; i++) { /* one token at a time: decoding, not prompt reading */
-        swl_batch_item item = {state, ids + i, 1, NULL};
+        swl_batch_item item = {.state = state, .ids = ids + i, .n = 1};
 
         st = swl_forward(v->m, &item, 1, NULL, NULL, v->err);
     }
     next = argmax(logits + (int64_t)(v->n_tokens - 1) * vocab, vocab);
     for (i = 0; i < n && !st; i++) {
-        swl_batch_item item = {state, &next, 1, &yes};
+        swl_batch_item item = {.state = state, .ids = &next, .n = 1, .want = &yes};
 
         differ += next != want[i];
         st = i + 1 < n ? swl_forward(v->m, &item, 1, row, NULL, v->err) : SWL_OK;

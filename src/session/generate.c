@@ -136,6 +136,10 @@ static swl_status next_token(run *r, swl_error *err)
     swl_session *s = r->s;
     int32_t id;
 
+    if (atomic_load(&s->cancel)) {
+        r->res->finish = SWL_FINISH_CANCELLED;
+        return SWL_OK;
+    }
     mask_padding(r);
     id = swl_sample(s->logits, s->model->config->vocab, &o->sampling, &r->rng, s->scratch);
     if (id < 0)
@@ -173,6 +177,11 @@ swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_gen
     t1 = now_seconds();
     while (!st && !res->finish)
         st = next_token(&r, err);
+    if (st == SWL_E_CANCELLED) { /* no fault: the conversation goes back to its last mark */
+        swl_session_rewind(s, s->state->n_tokens);
+        res->finish = SWL_FINISH_CANCELLED;
+        st = SWL_OK;
+    }
     res->prompt_seconds = t1 - t0;
     res->generate_seconds = now_seconds() - t1;
     if (!st && opt->on_token)

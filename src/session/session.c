@@ -78,6 +78,11 @@ static swl_status check_ids(const swl_session *s, const int32_t *ids, int32_t n,
     return SWL_OK;
 }
 
+void swl_session_cancel(swl_session *s, bool on)
+{
+    atomic_store(&s->cancel, on);
+}
+
 /* ---- running tokens ------------------------------------------------------------------------------------------------- */
 
 enum { PASS_ITEMS_MAX = 64 }; /* conversations in one forward pass; more take turns */
@@ -108,7 +113,7 @@ static int32_t fill_pass(batch_cursor *c, swl_batch_item *items, int32_t *n_want
         const swl_batch_entry *e = &c->entries[c->at];
         int32_t n = e->n - c->done < room ? e->n - c->done : room;
 
-        items[n_items++] = (swl_batch_item){e->session->state, e->ids + c->done, n, e->session->want};
+        items[n_items++] = (swl_batch_item){e->session->state, e->ids + c->done, n, e->session->want, &e->session->cancel};
         *n_wanted += mark_wanted(e, c->done, n);
         room -= n;
         c->done += n;

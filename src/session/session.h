@@ -21,6 +21,7 @@ struct swl_session {
     swl_mark *marks;           /* [n_marks_max] by ascending position; the first n_marks are in use, all own memory once used */
     int32_t n_marks, n_marks_max;
     swl_candidate *scratch;    /* [vocab] of the sampler */
+    _Atomic bool cancel;       /* set by any thread */
     bool broken;               /* a pass failed: the state is unusable until reset */
 };
 

@@ -360,3 +360,8 @@ swl_status swl_session_eval(swl_session *s, const int32_t *ids, int32_t n, swl_l
     strcpy(err->message, "the script has no logits");
     return err->code;
 }
+
+void swl_session_cancel(swl_session *s, bool on)
+{
+    (void)s, (void)on; /* the callbacks stop the script soon enough */
+}

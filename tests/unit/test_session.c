@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -352,6 +353,52 @@ static void a_prompt_runs_only_what_is_new(void **state)
     swl_model_close(m);
 }
 
+static void *cancel_soon(void *arg)
+{
+    usleep(30000);
+    swl_session_cancel(arg, true);
+    return NULL;
+}
+
+/* From another thread, in the middle of a chunk: the pass stops, and the conversation goes on from its last mark. */
+static void a_prompt_can_be_stopped(void **state)
+{
+    enum { LONG = 2000 };
+    swl_model *m = open_case("next-a-mlx4", true, 0);
+    size_t row = (size_t)m->config->vocab * sizeof(float);
+    float *want = run_all(m, ids, N), *got = malloc(row * N);
+    int32_t *prompt = calloc(LONG, sizeof *prompt);
+    swl_generate_options o;
+    swl_generate_result r;
+    swl_session *s;
+    pthread_t t;
+
+    (void)state;
+    memcpy(prompt, ids, sizeof ids);
+    assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+    assert_int_equal(swl_session_eval(s, ids, 6, SWL_LOGITS_NONE, NULL, NULL), SWL_OK);
+    assert_int_equal(swl_session_mark(s, NULL), SWL_OK);
+    swl_generate_options_init(&o);
+    o.prompt = prompt;
+    o.n_prompt = LONG;
+    o.whole = true;
+    o.n_max = 1;
+    assert_int_equal(pthread_create(&t, NULL, cancel_soon, s), 0);
+    assert_int_equal(swl_generate(s, &o, &r, NULL), SWL_OK);
+    pthread_join(t, NULL);
+    assert_int_equal(r.finish, SWL_FINISH_CANCELLED);
+    assert_int_equal(r.n_generated, 0);
+    assert_int_equal(swl_session_n_tokens(s), 6);
+    swl_session_cancel(s, false);
+    assert_int_equal(swl_session_eval(s, ids + 6, N - 6, SWL_LOGITS_ALL, got, NULL), SWL_OK);
+    assert_memory_equal(got, want + 6 * m->config->vocab, row * (N - 6));
+    free(want);
+    free(got);
+    free(prompt);
+    swl_session_free(s);
+    swl_model_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +409,7 @@ int main(void)
         cmocka_unit_test(the_pool_does_not_change_a_bit),
         cmocka_unit_test(going_back_is_as_if_never_gone),
         cmocka_unit_test(a_prompt_runs_only_what_is_new),
+        cmocka_unit_test(a_prompt_can_be_stopped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,12 +11,13 @@
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
-static bool name_is(tpl_value v, const char *s, size_t n)
+static bool name_is(swl_tpl_value v, const char *s, size_t n)
 {
     return v.n == n && !memcmp(v.u.s, s, n);
 }
 
-static void bind_named(tpl_run *r, const char *what, tpl_value name, tpl_value val, const char *params, tpl_value *out)
+static void bind_named(swl_tpl_run *r, const char *what, swl_tpl_value name, swl_tpl_value val, const char *params,
+                       swl_tpl_value *out)
 {
     size_t n;
     int i;
@@ -26,14 +27,15 @@ static void bind_named(tpl_run *r, const char *what, tpl_value name, tpl_value v
         if (!name_is(name, params, n))
             continue;
         if (out[i].kind != TPL_MISSING)
-            tpl_fail(r, SWL_E_ARG, "%s: argument '%.*s' is given twice", what, (int)n, params);
+            swl_tpl_fail(r, SWL_E_ARG, "%s: argument '%.*s' is given twice", what, (int)n, params);
         out[i] = val;
         return;
     }
-    tpl_fail(r, SWL_E_ARG, "%s: no argument is named '%.*s'", what, (int)(name.n > 100 ? 100 : name.n), name.u.s);
+    swl_tpl_fail(r, SWL_E_ARG, "%s: no argument is named '%.*s'", what, (int)(name.n > 100 ? 100 : name.n), name.u.s);
 }
 
-bool tpl_bind(tpl_run *r, const char *what, const tpl_args *a, const char *params, int n_required, tpl_value *out)
+bool swl_tpl_bind(swl_tpl_run *r, const char *what, const swl_tpl_args *a, const char *params, int n_required,
+                  swl_tpl_value *out)
 {
     int i, n_params = *params && strcmp(params, "/");
     const char *p;
@@ -41,42 +43,42 @@ bool tpl_bind(tpl_run *r, const char *what, const tpl_args *a, const char *param
     for (p = params; *p; p++)
         n_params += *p == ' ';
     for (i = 0; i < TPL_PARAMS_MAX && i < n_params; i++)
-        out[i] = (tpl_value){0};
+        out[i] = (swl_tpl_value){0};
     if (a->n > n_params)
-        tpl_fail(r, SWL_E_ARG, "%s: %d arguments, at most %d are taken", what, a->n, n_params);
-    for (i = 0; i < a->n && !tpl_failed(r); i++)
+        swl_tpl_fail(r, SWL_E_ARG, "%s: %d arguments, at most %d are taken", what, a->n, n_params);
+    for (i = 0; i < a->n && !swl_tpl_failed(r); i++)
         out[i] = a->v[i];
-    for (i = 0; i < a->n_named && !tpl_failed(r); i++)
+    for (i = 0; i < a->n_named && !swl_tpl_failed(r); i++)
         bind_named(r, what, a->names[i], a->named[i], params, out);
-    for (i = 0; i < n_required && !tpl_failed(r); i++)
+    for (i = 0; i < n_required && !swl_tpl_failed(r); i++)
         if (out[i].kind == TPL_MISSING)
-            tpl_fail(r, SWL_E_ARG, "%s: argument %d is missing", what, i + 1);
-    return !tpl_failed(r);
+            swl_tpl_fail(r, SWL_E_ARG, "%s: argument %d is missing", what, i + 1);
+    return !swl_tpl_failed(r);
 }
 
-static int64_t int_or(tpl_run *r, tpl_value v, int64_t otherwise)
+static int64_t int_or(swl_tpl_run *r, swl_tpl_value v, int64_t otherwise)
 {
     if (v.kind == TPL_MISSING)
         return otherwise;
-    if (!tpl_is_integral(v))
-        tpl_fail(r, SWL_E_ARG, "an integer is required, not %s", tpl_type_name(v));
+    if (!swl_tpl_is_integral(v))
+        swl_tpl_fail(r, SWL_E_ARG, "an integer is required, not %s", swl_tpl_type_name(v));
     return v.u.i;
 }
 
-static bool flag_or(tpl_value v, bool otherwise)
+static bool flag_or(swl_tpl_value v, bool otherwise)
 {
-    return v.kind == TPL_MISSING ? otherwise : tpl_truth(v);
+    return v.kind == TPL_MISSING ? otherwise : swl_tpl_truth(v);
 }
 
 /* str(v), but text that is marked safe stays so (markupsafe.soft_str). */
-static tpl_value soft_str(tpl_run *r, tpl_value v)
+static swl_tpl_value soft_str(swl_tpl_run *r, swl_tpl_value v)
 {
-    return v.kind == TPL_STR ? v : tpl_str(r, v);
+    return v.kind == TPL_STR ? v : swl_tpl_str(r, v);
 }
 
 /* ---- attributes by path ------------------------------------------------------------------------------------------ */
 
-static bool is_digits(tpl_value s, int64_t *i)
+static bool is_digits(swl_tpl_value s, int64_t *i)
 {
     uint32_t k;
 
@@ -89,80 +91,80 @@ static bool is_digits(tpl_value s, int64_t *i)
 }
 
 /* item.a.b.0 for attribute "a.b.0"; an attribute that is no string is a key itself. */
-static tpl_value get_path(tpl_run *r, tpl_value item, tpl_value attr, tpl_value otherwise)
+static swl_tpl_value get_path(swl_tpl_run *r, swl_tpl_value item, swl_tpl_value attr, swl_tpl_value otherwise)
 {
-    tpl_value part;
+    swl_tpl_value part;
     uint32_t from, to;
     int64_t index;
 
     if (attr.kind == TPL_NONE || attr.kind == TPL_MISSING)
         return item;
     if (attr.kind != TPL_STR) {
-        item = tpl_item(r, item, attr);
+        item = swl_tpl_item(r, item, attr);
         return item.kind == TPL_UNDEFINED && otherwise.kind ? otherwise : item;
     }
-    for (from = 0; from <= attr.n && !tpl_failed(r); from = to + 1) {
+    for (from = 0; from <= attr.n && !swl_tpl_failed(r); from = to + 1) {
         for (to = from; to < attr.n && attr.u.s[to] != '.'; to++)
             ;
-        part = tpl_text(attr.u.s + from, to - from);
-        item = tpl_item(r, item, is_digits(part, &index) ? tpl_int(index) : part);
+        part = swl_tpl_text(attr.u.s + from, to - from);
+        item = swl_tpl_item(r, item, is_digits(part, &index) ? swl_tpl_int(index) : part);
         if (item.kind == TPL_UNDEFINED && otherwise.kind != TPL_MISSING && otherwise.kind != TPL_NONE)
             item = otherwise;
     }
     return item;
 }
 
-static tpl_value fold(tpl_run *r, tpl_value v, bool case_sensitive)
+static swl_tpl_value fold(swl_tpl_run *r, swl_tpl_value v, bool case_sensitive)
 {
-    return v.kind == TPL_STR && !case_sensitive ? tpl_recase(r, v, TPL_LOWER) : v;
+    return v.kind == TPL_STR && !case_sensitive ? swl_tpl_recase(r, v, TPL_LOWER) : v;
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-static tpl_value f_trim(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_trim(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    return tpl_strip(r, soft_str(r, v), a[0], true, true);
+    return swl_tpl_strip(r, soft_str(r, v), a[0], true, true);
 }
 
-static tpl_value f_upper(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_upper(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
-    return tpl_recase(r, soft_str(r, v), TPL_UPPER);
+    return swl_tpl_recase(r, soft_str(r, v), TPL_UPPER);
 }
 
-static tpl_value f_lower(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_lower(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
-    return tpl_recase(r, soft_str(r, v), TPL_LOWER);
+    return swl_tpl_recase(r, soft_str(r, v), TPL_LOWER);
 }
 
-static tpl_value f_capitalize(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_capitalize(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
-    return tpl_recase(r, soft_str(r, v), TPL_CAPITALIZE);
+    return swl_tpl_recase(r, soft_str(r, v), TPL_CAPITALIZE);
 }
 
-static tpl_value f_title(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_title(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
-    v = tpl_recase(r, soft_str(r, v), TPL_TITLE_FILTER);
+    v = swl_tpl_recase(r, soft_str(r, v), TPL_TITLE_FILTER);
     v.flag = 0;
     return v;
 }
 
-static tpl_value f_replace(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_replace(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    return tpl_replace(r, tpl_str(r, v), tpl_str(r, a[0]), tpl_str(r, a[1]),
-                       a[2].kind == TPL_NONE ? -1 : int_or(r, a[2], -1));
+    return swl_tpl_replace(r, swl_tpl_str(r, v), swl_tpl_str(r, a[0]), swl_tpl_str(r, a[1]),
+                           a[2].kind == TPL_NONE ? -1 : int_or(r, a[2], -1));
 }
 
-static tpl_value f_string(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_string(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
     return soft_str(r, v);
 }
 
-static tpl_value f_safe(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_safe(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
     v = soft_str(r, v);
@@ -170,78 +172,79 @@ static tpl_value f_safe(tpl_run *r, tpl_value v, const tpl_value *a)
     return v;
 }
 
-static tpl_value f_escape(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_escape(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
-    return tpl_escape(r, v);
+    return swl_tpl_escape(r, v);
 }
 
-static tpl_value f_forceescape(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_forceescape(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
-    return tpl_escape(r, tpl_str(r, v));
+    return swl_tpl_escape(r, swl_tpl_str(r, v));
 }
 
-static tpl_value f_indent(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_indent(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_value with = a[0], lines;
+    swl_tpl_value with = a[0], lines;
     size_t mark = r->out_n;
     int64_t width = 4, k;
     uint32_t i;
 
     if (with.kind != TPL_STR) {
         width = int_or(r, with, 4);
-        with = tpl_cstr(" ");
+        with = swl_tpl_cstr(" ");
     } else {
         width = 1;
     }
     if (v.kind != TPL_STR)
-        tpl_binary(r, OP_ADD, v, tpl_cstr("\n"));
-    if (tpl_failed(r))
+        swl_tpl_binary(r, OP_ADD, v, swl_tpl_cstr("\n"));
+    if (swl_tpl_failed(r))
         return v;
-    lines = tpl_splitlines(r, tpl_concat(r, v, tpl_cstr("\n")), false);
-    for (i = 0; i < lines.n && !tpl_failed(r); i++) {
-        tpl_puts(r, i ? "\n" : "");
+    lines = swl_tpl_splitlines(r, swl_tpl_concat(r, v, swl_tpl_cstr("\n")), false);
+    for (i = 0; i < lines.n && !swl_tpl_failed(r); i++) {
+        swl_tpl_puts(r, i ? "\n" : "");
         for (k = 0; k < width && (i ? lines.u.items[i].n || flag_or(a[2], false) : flag_or(a[1], false)); k++)
-            tpl_put(r, with.u.s, tpl_failed(r) ? (k = width, 0) : with.n);
-        tpl_put(r, lines.u.items[i].u.s, lines.u.items[i].n);
+            swl_tpl_put(r, with.u.s, swl_tpl_failed(r) ? (k = width, 0) : with.n);
+        swl_tpl_put(r, lines.u.items[i].u.s, lines.u.items[i].n);
     }
-    return tpl_capture(r, mark);
+    return swl_tpl_capture(r, mark);
 }
 
-static tpl_value f_center(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_center(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_value args[1] = {a[0].kind ? a[0] : tpl_int(80)};
-    tpl_value method = tpl_attr(r, soft_str(r, v), tpl_cstr("center"));
+    swl_tpl_value args[1] = {a[0].kind ? a[0] : swl_tpl_int(80)};
+    swl_tpl_value method = swl_tpl_attr(r, soft_str(r, v), swl_tpl_cstr("center"));
 
-    return tpl_call(r, method, &(tpl_args){.v = args, .n = 1});
+    return swl_tpl_call(r, method, &(swl_tpl_args){.v = args, .n = 1});
 }
 
-static tpl_value f_truncate(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_truncate(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_value end = a[2].kind ? a[2] : tpl_cstr("...");
+    swl_tpl_value end = a[2].kind ? a[2] : swl_tpl_cstr("...");
     int64_t length = int_or(r, a[0], 255), leeway = a[3].kind == TPL_NONE ? 5 : int_or(r, a[3], 5), keep, cut;
 
-    if (end.kind != TPL_STR || (v.kind != TPL_STR && (!tpl_has_length(v) || tpl_length(r, v) > length + leeway)))
-        tpl_fail(r, SWL_E_ARG, "truncate: a string is required, not %s", tpl_type_name(v));
-    keep = length - (tpl_failed(r) ? 0 : tpl_text_length(end));
+    if (end.kind != TPL_STR ||
+        (v.kind != TPL_STR && (!swl_tpl_has_length(v) || swl_tpl_length(r, v) > length + leeway)))
+        swl_tpl_fail(r, SWL_E_ARG, "truncate: a string is required, not %s", swl_tpl_type_name(v));
+    keep = length - (swl_tpl_failed(r) ? 0 : swl_tpl_text_length(end));
     if (keep < 0 || leeway < 0)
-        tpl_fail(r, SWL_E_ARG, "truncate: the length is below that of the end mark");
-    if (tpl_failed(r) || v.kind != TPL_STR || tpl_text_length(v) <= length + leeway)
+        swl_tpl_fail(r, SWL_E_ARG, "truncate: the length is below that of the end mark");
+    if (swl_tpl_failed(r) || v.kind != TPL_STR || swl_tpl_text_length(v) <= length + leeway)
         return v;
-    v = tpl_text_slice(r, v, 0, 1, keep);
-    cut = flag_or(a[1], false) ? -1 : tpl_find(r, v, tpl_cstr(" "), 0, v.n, true);
+    v = swl_tpl_text_slice(r, v, 0, 1, keep);
+    cut = flag_or(a[1], false) ? -1 : swl_tpl_find(r, v, swl_tpl_cstr(" "), 0, v.n, true);
     if (cut >= 0)
         v.n = (uint32_t)cut;
-    return tpl_concat(r, v, end);
+    return swl_tpl_concat(r, v, end);
 }
 
-static bool word_char(int32_t cp, tpl_value c)
+static bool word_char(int32_t cp, swl_tpl_value c)
 {
-    return cp == '_' || tpl_text_is(c, "isalnum");
+    return cp == '_' || swl_tpl_text_is(c, "isalnum");
 }
 
-static tpl_value f_wordcount(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_wordcount(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     bool in = false, is;
     int64_t n = 0;
@@ -251,69 +254,69 @@ static tpl_value f_wordcount(tpl_run *r, tpl_value v, const tpl_value *a)
     (void)a;
     v = soft_str(r, v);
     for (at = 0; at < v.n; at += len, in = is) {
-        len = (size_t)tpl_utf8(v.u.s + at, v.n - at, &cp);
-        is = word_char(cp, tpl_text(v.u.s + at, len));
+        len = (size_t)swl_tpl_utf8(v.u.s + at, v.n - at, &cp);
+        is = word_char(cp, swl_tpl_text(v.u.s + at, len));
         n += is && !in;
     }
-    tpl_charge(r, v.n / 2);
-    return tpl_int(n);
+    swl_tpl_charge(r, v.n / 2);
+    return swl_tpl_int(n);
 }
 
-static tpl_value f_format(tpl_run *r, tpl_value v, const tpl_args *a)
+static swl_tpl_value f_format(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_args *a)
 {
-    tpl_value args = tpl_seq(TPL_TUPLE, a->v, (uint32_t)a->n);
-    tpl_dict *d;
+    swl_tpl_value args = swl_tpl_seq(TPL_TUPLE, a->v, (uint32_t)a->n);
+    swl_tpl_dict *d;
     int i;
 
     if (a->n && a->n_named)
-        tpl_fail(r, SWL_E_ARG, "format: positional and named arguments at the same time");
+        swl_tpl_fail(r, SWL_E_ARG, "format: positional and named arguments at the same time");
     if (a->n_named) {
-        d = tpl_dict_new(r, (uint32_t)a->n_named);
+        d = swl_tpl_dict_new(r, (uint32_t)a->n_named);
         for (i = 0; i < a->n_named; i++)
-            tpl_dict_set(r, d, a->names[i], a->named[i]);
-        args = tpl_dict_value(TPL_DICT, d);
+            swl_tpl_dict_set(r, d, a->names[i], a->named[i]);
+        args = swl_tpl_dict_value(TPL_DICT, d);
     }
-    return tpl_failed(r) ? v : tpl_percent(r, soft_str(r, v), args);
+    return swl_tpl_failed(r) ? v : swl_tpl_percent(r, soft_str(r, v), args);
 }
 
-static tpl_value f_tojson(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_tojson(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_json_options opt = {.ascii = flag_or(a[0], false), .sort = flag_or(a[3], false)};
-    tpl_value pair;
+    swl_tpl_json_options opt = {.ascii = flag_or(a[0], false), .sort = flag_or(a[3], false)};
+    swl_tpl_value pair;
     size_t mark = r->out_n;
     int64_t i;
 
     opt.pretty = a[1].kind != TPL_MISSING && a[1].kind != TPL_NONE;
-    opt.item_sep = tpl_cstr(opt.pretty ? "," : ", ");
-    opt.key_sep = tpl_cstr(": ");
+    opt.item_sep = swl_tpl_cstr(opt.pretty ? "," : ", ");
+    opt.key_sep = swl_tpl_cstr(": ");
     if (a[2].kind != TPL_MISSING && a[2].kind != TPL_NONE) {
-        pair = tpl_to_list(r, a[2]);
+        pair = swl_tpl_to_list(r, a[2]);
         if (pair.n != 2 || pair.u.items[0].kind != TPL_STR || pair.u.items[1].kind != TPL_STR)
-            tpl_fail(r, SWL_E_ARG, "tojson: separators must be a pair of strings");
-        if (tpl_failed(r))
+            swl_tpl_fail(r, SWL_E_ARG, "tojson: separators must be a pair of strings");
+        if (swl_tpl_failed(r))
             return v;
         opt.item_sep = pair.u.items[0];
         opt.key_sep = pair.u.items[1];
     }
     opt.indent = a[1];
     if (opt.pretty && a[1].kind != TPL_STR) {
-        for (i = int_or(r, a[1], 0); i > 0 && !tpl_failed(r); i--)
-            tpl_puts(r, " ");
-        opt.indent = tpl_capture(r, mark);
+        for (i = int_or(r, a[1], 0); i > 0 && !swl_tpl_failed(r); i--)
+            swl_tpl_puts(r, " ");
+        opt.indent = swl_tpl_capture(r, mark);
     }
-    tpl_put_json(r, v, &opt, 0);
-    return tpl_capture(r, mark);
+    swl_tpl_put_json(r, v, &opt, 0);
+    return swl_tpl_capture(r, mark);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* float(text): white space around, underscores between digits, nan and inf. */
-static bool parse_float(tpl_run *r, tpl_value s, double *f)
+static bool parse_float(swl_tpl_run *r, swl_tpl_value s, double *f)
 {
     char buf[64], *end;
     uint32_t i, n = 0;
 
-    s = tpl_strip(r, s, tpl_none(), true, true);
+    s = swl_tpl_strip(r, s, swl_tpl_none(), true, true);
     if (!s.n || s.n >= sizeof buf)
         return false;
     for (i = 0; i < s.n; i++) {
@@ -329,14 +332,14 @@ static bool parse_float(tpl_run *r, tpl_value s, double *f)
 }
 
 /* int(text, base), with a prefix where the base allows one. */
-static bool parse_int(tpl_run *r, tpl_value s, int64_t base, int64_t *v)
+static bool parse_int(swl_tpl_run *r, swl_tpl_value s, int64_t base, int64_t *v)
 {
     uint32_t i = 0, from;
     bool negative, digit = false;
     uint64_t u = 0;
     int d;
 
-    s = tpl_strip(r, s, tpl_none(), true, true);
+    s = swl_tpl_strip(r, s, swl_tpl_none(), true, true);
     negative = s.n && s.u.s[0] == '-';
     i += s.n && (s.u.s[0] == '-' || s.u.s[0] == '+');
     if (i + 1 < s.n && s.u.s[i] == '0' &&
@@ -360,55 +363,55 @@ static bool parse_int(tpl_run *r, tpl_value s, int64_t base, int64_t *v)
     return digit;
 }
 
-static tpl_value f_int(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_int(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     int64_t base = int_or(r, a[1], 10), i;
     double f = NAN;
 
     if (v.kind == TPL_UNDEFINED)
-        tpl_use_undefined(r, v);
+        swl_tpl_use_undefined(r, v);
     if (base < 2 || base > 36)
-        tpl_fail(r, SWL_E_ARG, "int: the base must be from 2 to 36");
-    if (tpl_failed(r))
+        swl_tpl_fail(r, SWL_E_ARG, "int: the base must be from 2 to 36");
+    if (swl_tpl_failed(r))
         return v;
-    if (tpl_is_integral(v))
-        return tpl_int(v.u.i);
+    if (swl_tpl_is_integral(v))
+        return swl_tpl_int(v.u.i);
     if (v.kind == TPL_STR && parse_int(r, v, base, &i))
-        return tpl_int(i);
+        return swl_tpl_int(i);
     if (v.kind == TPL_FLOAT)
         f = v.u.f;
     else if (v.kind != TPL_STR || !parse_float(r, v, &f))
         f = NAN;
     if (fabs(f) < 9.2e18)
-        return tpl_int((int64_t)f);
+        return swl_tpl_int((int64_t)f);
     if (!isnan(f) && !isinf(f))
-        tpl_fail(r, SWL_E_ARG, "int: the number does not fit in 64 bits");
+        swl_tpl_fail(r, SWL_E_ARG, "int: the number does not fit in 64 bits");
     if (isinf(f) && v.kind == TPL_FLOAT)
-        tpl_fail(r, SWL_E_ARG, "int: infinity is no integer");
-    return a[0].kind ? a[0] : tpl_int(0);
+        swl_tpl_fail(r, SWL_E_ARG, "int: infinity is no integer");
+    return a[0].kind ? a[0] : swl_tpl_int(0);
 }
 
-static tpl_value f_float(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_float(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     double f;
 
     if (v.kind == TPL_UNDEFINED)
-        tpl_use_undefined(r, v);
-    if (tpl_is_number(v))
-        return tpl_float(tpl_as_double(v));
+        swl_tpl_use_undefined(r, v);
+    if (swl_tpl_is_number(v))
+        return swl_tpl_float(swl_tpl_as_double(v));
     if (v.kind == TPL_STR && parse_float(r, v, &f))
-        return tpl_float(f);
-    return a[0].kind ? a[0] : tpl_float(0);
+        return swl_tpl_float(f);
+    return a[0].kind ? a[0] : swl_tpl_float(0);
 }
 
-static tpl_value f_abs(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_abs(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
     if (v.kind == TPL_FLOAT)
-        return tpl_float(fabs(v.u.f));
-    if (!tpl_is_integral(v))
-        tpl_fail(r, SWL_E_ARG, "abs: a number is required, not %s", tpl_type_name(v));
-    return v.u.i < 0 ? tpl_binary(r, OP_SUB, tpl_int(0), v) : tpl_int(v.u.i);
+        return swl_tpl_float(fabs(v.u.f));
+    if (!swl_tpl_is_integral(v))
+        swl_tpl_fail(r, SWL_E_ARG, "abs: a number is required, not %s", swl_tpl_type_name(v));
+    return v.u.i < 0 ? swl_tpl_binary(r, OP_SUB, swl_tpl_int(0), v) : swl_tpl_int(v.u.i);
 }
 
 /* Decimal rounding, half to even on the exact value, as printf does it. */
@@ -427,195 +430,197 @@ static double round_to(double f, int64_t precision)
     return isinf(scale) ? copysign(0, f) : rint(f / scale) * scale;
 }
 
-static tpl_value f_round(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_round(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     int64_t precision = int_or(r, a[0], 0);
-    tpl_value method = a[1].kind ? a[1] : tpl_cstr("common");
+    swl_tpl_value method = a[1].kind ? a[1] : swl_tpl_cstr("common");
     double scale = pow(10, (double)precision), f;
 
-    if (!tpl_is_number(v))
-        tpl_fail(r, SWL_E_ARG, "round: a number is required, not %s", tpl_type_name(v));
-    if (tpl_failed(r))
+    if (!swl_tpl_is_number(v))
+        swl_tpl_fail(r, SWL_E_ARG, "round: a number is required, not %s", swl_tpl_type_name(v));
+    if (swl_tpl_failed(r))
         return v;
-    f = tpl_as_double(v);
-    if (tpl_str_is(method, "common")) {
-        if (tpl_is_integral(v))
-            return precision >= 0 ? tpl_int(v.u.i) : tpl_int((int64_t)round_to(f, precision));
-        return tpl_float(round_to(f, precision));
+    f = swl_tpl_as_double(v);
+    if (swl_tpl_str_is(method, "common")) {
+        if (swl_tpl_is_integral(v))
+            return precision >= 0 ? swl_tpl_int(v.u.i) : swl_tpl_int((int64_t)round_to(f, precision));
+        return swl_tpl_float(round_to(f, precision));
     }
-    if (tpl_str_is(method, "ceil"))
-        return tpl_float(ceil(f * scale) / scale);
-    if (tpl_str_is(method, "floor"))
-        return tpl_float(floor(f * scale) / scale);
-    tpl_fail(r, SWL_E_ARG, "round: the method must be common, ceil or floor");
+    if (swl_tpl_str_is(method, "ceil"))
+        return swl_tpl_float(ceil(f * scale) / scale);
+    if (swl_tpl_str_is(method, "floor"))
+        return swl_tpl_float(floor(f * scale) / scale);
+    swl_tpl_fail(r, SWL_E_ARG, "round: the method must be common, ceil or floor");
     return v;
 }
 
-static tpl_value f_sum(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_sum(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_value sum = a[1].kind ? a[1] : tpl_int(0), item;
-    tpl_iter *it = tpl_iterate(r, v);
+    swl_tpl_value sum = a[1].kind ? a[1] : swl_tpl_int(0), item;
+    swl_tpl_iter *it = swl_tpl_iterate(r, v);
 
     if (sum.kind == TPL_STR)
-        tpl_fail(r, SWL_E_ARG, "sum: strings cannot be summed");
-    while (tpl_next(r, it, &item))
-        sum = tpl_binary(r, OP_ADD, sum, get_path(r, item, a[0], tpl_none()));
+        swl_tpl_fail(r, SWL_E_ARG, "sum: strings cannot be summed");
+    while (swl_tpl_next(r, it, &item))
+        sum = swl_tpl_binary(r, OP_ADD, sum, get_path(r, item, a[0], swl_tpl_none()));
     return sum;
 }
 
 /* ---- sequences --------------------------------------------------------------------------------------------------- */
 
-static tpl_value f_length(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_length(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
-    return tpl_int(tpl_length(r, v));
+    return swl_tpl_int(swl_tpl_length(r, v));
 }
 
-static tpl_value f_default(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_default(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)r;
-    if (v.kind == TPL_UNDEFINED || (flag_or(a[1], false) && !tpl_truth(v)))
-        return a[0].kind ? a[0] : tpl_cstr("");
+    if (v.kind == TPL_UNDEFINED || (flag_or(a[1], false) && !swl_tpl_truth(v)))
+        return a[0].kind ? a[0] : swl_tpl_cstr("");
     return v;
 }
 
-static tpl_value f_list(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_list(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     (void)a;
-    return tpl_to_list(r, v);
+    return swl_tpl_to_list(r, v);
 }
 
-static tpl_value f_first(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_first(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_iter *it = tpl_iterate(r, v);
+    swl_tpl_iter *it = swl_tpl_iterate(r, v);
 
     (void)a;
-    return tpl_next(r, it, &v) ? v : tpl_undefined("no first item, sequence was empty");
+    return swl_tpl_next(r, it, &v) ? v : swl_tpl_undefined("no first item, sequence was empty");
 }
 
-static tpl_value f_last(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_last(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_value list;
+    swl_tpl_value list;
 
     (void)a;
     if (v.kind == TPL_ITER)
-        tpl_fail(r, SWL_E_ARG, "last: a generator has no last item; make it a list first");
-    list = tpl_failed(r) ? tpl_seq(TPL_LIST, NULL, 0) : tpl_to_list(r, v);
-    return list.n && !tpl_failed(r) ? list.u.items[list.n - 1] : tpl_undefined("no last item, sequence was empty");
+        swl_tpl_fail(r, SWL_E_ARG, "last: a generator has no last item; make it a list first");
+    list = swl_tpl_failed(r) ? swl_tpl_seq(TPL_LIST, NULL, 0) : swl_tpl_to_list(r, v);
+    return list.n && !swl_tpl_failed(r) ? list.u.items[list.n - 1]
+                                        : swl_tpl_undefined("no last item, sequence was empty");
 }
 
-static tpl_value f_join(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_join(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_value list = tpl_rest(r, tpl_iterate(r, v)), by = a[0].kind ? tpl_str(r, a[0]) : tpl_cstr("");
+    swl_tpl_value list = swl_tpl_rest(r, swl_tpl_iterate(r, v)),
+                  by = a[0].kind ? swl_tpl_str(r, a[0]) : swl_tpl_cstr("");
     size_t mark = r->out_n;
     uint32_t i;
 
-    for (i = 0; i < list.n && !tpl_failed(r); i++) {
-        tpl_put(r, by.u.s, i ? by.n : 0);
-        tpl_put_str(r, get_path(r, list.u.items[i], a[1], tpl_none()));
+    for (i = 0; i < list.n && !swl_tpl_failed(r); i++) {
+        swl_tpl_put(r, by.u.s, i ? by.n : 0);
+        swl_tpl_put_str(r, get_path(r, list.u.items[i], a[1], swl_tpl_none()));
     }
-    return tpl_capture(r, mark);
+    return swl_tpl_capture(r, mark);
 }
 
-static tpl_value iter_value(tpl_iter *it)
+static swl_tpl_value iter_value(swl_tpl_iter *it)
 {
-    return it ? (tpl_value){.kind = TPL_ITER, .u.iter = it} : tpl_undefined("");
+    return it ? (swl_tpl_value){.kind = TPL_ITER, .u.iter = it} : swl_tpl_undefined("");
 }
 
-static tpl_value f_reverse(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_reverse(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_value list, *items;
-    tpl_iter *it;
+    swl_tpl_value list, *items;
+    swl_tpl_iter *it;
     uint32_t i;
 
     (void)a;
     if (v.kind == TPL_STR)
-        return tpl_slice(r, v, tpl_none(), tpl_none(), tpl_int(-1));
-    list = tpl_to_list(r, v);
-    items = tpl_alloc(r, (size_t)list.n + 1, sizeof *items);
-    for (i = 0; items && i < list.n && !tpl_failed(r); i++)
+        return swl_tpl_slice(r, v, swl_tpl_none(), swl_tpl_none(), swl_tpl_int(-1));
+    list = swl_tpl_to_list(r, v);
+    items = swl_tpl_alloc(r, (size_t)list.n + 1, sizeof *items);
+    for (i = 0; items && i < list.n && !swl_tpl_failed(r); i++)
         items[i] = list.u.items[list.n - 1 - i];
-    list = tpl_seq(TPL_LIST, items, list.n);
+    list = swl_tpl_seq(TPL_LIST, items, list.n);
     if (v.kind == TPL_ITER) /* jinja2 gives a list here, an iterator otherwise */
         return list;
-    it = tpl_iterate(r, list);
+    it = swl_tpl_iterate(r, list);
     return iter_value(it);
 }
 
 /* The key of sort: one value per comma-separated attribute. */
-static tpl_value sort_key(tpl_run *r, tpl_value item, tpl_value attrs, bool case_sensitive)
+static swl_tpl_value sort_key(swl_tpl_run *r, swl_tpl_value item, swl_tpl_value attrs, bool case_sensitive)
 {
-    tpl_value parts, *keys;
+    swl_tpl_value parts, *keys;
     uint32_t i;
 
     if (attrs.kind != TPL_STR)
-        return fold(r, get_path(r, item, attrs, tpl_none()), case_sensitive);
-    parts = tpl_split(r, attrs, tpl_cstr(","), -1, false);
-    keys = tpl_alloc(r, (size_t)parts.n + 1, sizeof *keys);
-    for (i = 0; keys && i < parts.n && !tpl_failed(r); i++)
-        keys[i] = fold(r, get_path(r, item, parts.u.items[i], tpl_none()), case_sensitive);
-    return tpl_seq(TPL_LIST, keys, parts.n);
+        return fold(r, get_path(r, item, attrs, swl_tpl_none()), case_sensitive);
+    parts = swl_tpl_split(r, attrs, swl_tpl_cstr(","), -1, false);
+    keys = swl_tpl_alloc(r, (size_t)parts.n + 1, sizeof *keys);
+    for (i = 0; keys && i < parts.n && !swl_tpl_failed(r); i++)
+        keys[i] = fold(r, get_path(r, item, parts.u.items[i], swl_tpl_none()), case_sensitive);
+    return swl_tpl_seq(TPL_LIST, keys, parts.n);
 }
 
-static tpl_value f_sort(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_sort(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_value list = tpl_rest(r, tpl_iterate(r, v));
-    tpl_value *keys = tpl_alloc(r, (size_t)list.n + 1, sizeof *keys),
-              *items = tpl_alloc(r, (size_t)list.n + 1, sizeof *keys);
+    swl_tpl_value list = swl_tpl_rest(r, swl_tpl_iterate(r, v));
+    swl_tpl_value *keys = swl_tpl_alloc(r, (size_t)list.n + 1, sizeof *keys),
+                  *items = swl_tpl_alloc(r, (size_t)list.n + 1, sizeof *keys);
     uint32_t i;
 
-    for (i = 0; i < list.n && !tpl_failed(r); i++) {
+    for (i = 0; i < list.n && !swl_tpl_failed(r); i++) {
         items[i] = list.u.items[i];
         keys[i] = sort_key(r, items[i], a[2], flag_or(a[1], false));
     }
-    if (!tpl_failed(r))
-        tpl_sort(r, items, keys, list.n, flag_or(a[0], false));
-    return tpl_seq(TPL_LIST, items, list.n);
+    if (!swl_tpl_failed(r))
+        swl_tpl_sort(r, items, keys, list.n, flag_or(a[0], false));
+    return swl_tpl_seq(TPL_LIST, items, list.n);
 }
 
-static tpl_value items_of(tpl_run *r, tpl_value v)
+static swl_tpl_value items_of(swl_tpl_run *r, swl_tpl_value v)
 {
-    tpl_value method = tpl_attr(r, v, tpl_cstr("items")), view;
+    swl_tpl_value method = swl_tpl_attr(r, v, swl_tpl_cstr("items")), view;
 
-    view = tpl_failed(r) ? tpl_none() : tpl_call(r, method, &(tpl_args){0});
+    view = swl_tpl_failed(r) ? swl_tpl_none() : swl_tpl_call(r, method, &(swl_tpl_args){0});
     return view;
 }
 
-static tpl_value f_dictsort(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_dictsort(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    bool by_value = tpl_str_is(a[1], "value");
-    tpl_value *keys, *items;
+    bool by_value = swl_tpl_str_is(a[1], "value");
+    swl_tpl_value *keys, *items;
     uint32_t i;
 
-    if (a[1].kind && !by_value && !tpl_str_is(a[1], "key"))
-        tpl_fail(r, SWL_E_ARG, "dictsort: by must be key or value");
+    if (a[1].kind && !by_value && !swl_tpl_str_is(a[1], "key"))
+        swl_tpl_fail(r, SWL_E_ARG, "dictsort: by must be key or value");
     if (v.kind != TPL_DICT)
-        tpl_fail(r, SWL_E_ARG, "dictsort: a mapping is required, not %s", tpl_type_name(v));
+        swl_tpl_fail(r, SWL_E_ARG, "dictsort: a mapping is required, not %s", swl_tpl_type_name(v));
     v = items_of(r, v);
-    if (tpl_failed(r))
+    if (swl_tpl_failed(r))
         return v;
-    keys = tpl_alloc(r, (size_t)v.n + 1, sizeof *keys);
-    items = tpl_alloc(r, (size_t)v.n + 1, sizeof *items);
-    for (i = 0; i < v.n && !tpl_failed(r); i++) {
+    keys = swl_tpl_alloc(r, (size_t)v.n + 1, sizeof *keys);
+    items = swl_tpl_alloc(r, (size_t)v.n + 1, sizeof *items);
+    for (i = 0; i < v.n && !swl_tpl_failed(r); i++) {
         items[i] = v.u.items[i];
         keys[i] = fold(r, items[i].u.items[by_value], flag_or(a[0], false));
     }
-    if (!tpl_failed(r))
-        tpl_sort(r, items, keys, v.n, flag_or(a[2], false));
-    return tpl_seq(TPL_LIST, items, v.n);
+    if (!swl_tpl_failed(r))
+        swl_tpl_sort(r, items, keys, v.n, flag_or(a[2], false));
+    return swl_tpl_seq(TPL_LIST, items, v.n);
 }
 
-static tpl_value extreme(tpl_run *r, tpl_value v, const tpl_value *a, int want)
+static swl_tpl_value extreme(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a, int want)
 {
-    tpl_iter *it = tpl_iterate(r, v);
-    tpl_value best, best_key, item, key;
+    swl_tpl_iter *it = swl_tpl_iterate(r, v);
+    swl_tpl_value best, best_key, item, key;
 
-    if (!tpl_next(r, it, &best))
-        return tpl_undefined("no aggregated item, sequence was empty");
-    best_key = fold(r, get_path(r, best, a[1], tpl_none()), flag_or(a[0], false));
-    while (tpl_next(r, it, &item)) {
-        key = fold(r, get_path(r, item, a[1], tpl_none()), flag_or(a[0], false));
-        if (tpl_compare(r, key, best_key) == want) {
+    if (!swl_tpl_next(r, it, &best))
+        return swl_tpl_undefined("no aggregated item, sequence was empty");
+    best_key = fold(r, get_path(r, best, a[1], swl_tpl_none()), flag_or(a[0], false));
+    while (swl_tpl_next(r, it, &item)) {
+        key = fold(r, get_path(r, item, a[1], swl_tpl_none()), flag_or(a[0], false));
+        if (swl_tpl_compare(r, key, best_key) == want) {
             best = item;
             best_key = key;
         }
@@ -623,73 +628,74 @@ static tpl_value extreme(tpl_run *r, tpl_value v, const tpl_value *a, int want)
     return best;
 }
 
-static tpl_value f_min(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_min(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     return extreme(r, v, a, -1);
 }
 
-static tpl_value f_max(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_max(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     return extreme(r, v, a, 1);
 }
 
 /* groupby: pairs (key, items) in the order of the keys. */
-static tpl_value f_groupby(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_groupby(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     bool exact = flag_or(a[2], false);
-    tpl_value list = tpl_rest(r, tpl_iterate(r, v)), *items, *keys, *folded, *groups, *pair;
+    swl_tpl_value list = swl_tpl_rest(r, swl_tpl_iterate(r, v)), *items, *keys, *folded, *groups, *pair;
     uint32_t i, from, n = 0, size = list.n + 1;
 
-    items = tpl_alloc(r, size, sizeof *items);
-    keys = tpl_alloc(r, size, sizeof *keys);
-    folded = tpl_alloc(r, size, sizeof *folded);
-    groups = tpl_alloc(r, size, sizeof *groups);
-    for (i = 0; i < list.n && !tpl_failed(r); i++) {
+    items = swl_tpl_alloc(r, size, sizeof *items);
+    keys = swl_tpl_alloc(r, size, sizeof *keys);
+    folded = swl_tpl_alloc(r, size, sizeof *folded);
+    groups = swl_tpl_alloc(r, size, sizeof *groups);
+    for (i = 0; i < list.n && !swl_tpl_failed(r); i++) {
         items[i] = list.u.items[i];
         keys[i] = get_path(r, items[i], a[0], a[1]);
         folded[i] = fold(r, keys[i], exact);
     }
-    if (tpl_failed(r))
+    if (swl_tpl_failed(r))
         return v;
-    tpl_sort(r, items, folded, list.n, false);
-    tpl_sort(r, keys, folded, list.n, false);
-    for (from = 0; from < list.n && !tpl_failed(r); from = i) {
-        for (i = from + 1; i < list.n && tpl_equal(r, fold(r, keys[i], exact), fold(r, keys[from], exact)); i++)
+    swl_tpl_sort(r, items, folded, list.n, false);
+    swl_tpl_sort(r, keys, folded, list.n, false);
+    for (from = 0; from < list.n && !swl_tpl_failed(r); from = i) {
+        for (i = from + 1; i < list.n && swl_tpl_equal(r, fold(r, keys[i], exact), fold(r, keys[from], exact)); i++)
             ;
-        pair = tpl_alloc(r, 2, sizeof *pair);
+        pair = swl_tpl_alloc(r, 2, sizeof *pair);
         if (!pair)
             break;
         pair[0] = keys[from];
-        pair[1] = tpl_seq(TPL_LIST, items + from, i - from);
-        groups[n++] = tpl_seq(TPL_TUPLE, pair, 2);
+        pair[1] = swl_tpl_seq(TPL_LIST, items + from, i - from);
+        groups[n++] = swl_tpl_seq(TPL_TUPLE, pair, 2);
     }
-    return tpl_seq(TPL_LIST, groups, n);
+    return swl_tpl_seq(TPL_LIST, groups, n);
 }
 
 /* ---- generators -------------------------------------------------------------------------------------------------- */
 
-static tpl_iter *generator(tpl_run *r, tpl_value v, bool (*next)(tpl_run *r, tpl_iter *it, tpl_value *out))
+static swl_tpl_iter *generator(swl_tpl_run *r, swl_tpl_value v,
+                               bool (*next)(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out))
 {
-    tpl_iter *it = tpl_alloc(r, 1, sizeof *it);
+    swl_tpl_iter *it = swl_tpl_alloc(r, 1, sizeof *it);
 
     if (it) {
-        if (!tpl_iterable(v) && tpl_truth(v))
+        if (!swl_tpl_iterable(v) && swl_tpl_truth(v))
             it->error = "a value that is not iterable was to be filtered";
         else
-            it->from = tpl_truth(v) ? tpl_iterate(r, v) : NULL;
+            it->from = swl_tpl_truth(v) ? swl_tpl_iterate(r, v) : NULL;
         it->next = next;
     }
     return it;
 }
 
-static bool next_pair(tpl_run *r, tpl_iter *it, tpl_value *out)
+static bool next_pair(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out)
 {
-    return tpl_next(r, it->from, out);
+    return swl_tpl_next(r, it->from, out);
 }
 
-static tpl_value f_items(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_items(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_iter *it = generator(r, v.kind == TPL_DICT ? items_of(r, v) : tpl_none(), next_pair);
+    swl_tpl_iter *it = generator(r, v.kind == TPL_DICT ? items_of(r, v) : swl_tpl_none(), next_pair);
 
     (void)a;
     if (it && v.kind != TPL_DICT && v.kind != TPL_UNDEFINED)
@@ -697,71 +703,71 @@ static tpl_value f_items(tpl_run *r, tpl_value v, const tpl_value *a)
     return iter_value(it);
 }
 
-static bool next_unique(tpl_run *r, tpl_iter *it, tpl_value *out)
+static bool next_unique(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out)
 {
-    tpl_value key, seen;
+    swl_tpl_value key, seen;
 
-    while (tpl_next(r, it->from, out)) {
-        key = fold(r, get_path(r, *out, it->attr, tpl_none()), it->mode);
-        if (tpl_dict_get(r, it->seen, key, &seen))
+    while (swl_tpl_next(r, it->from, out)) {
+        key = fold(r, get_path(r, *out, it->attr, swl_tpl_none()), it->mode);
+        if (swl_tpl_dict_get(r, it->seen, key, &seen))
             continue;
-        tpl_dict_set(r, it->seen, key, tpl_none());
+        swl_tpl_dict_set(r, it->seen, key, swl_tpl_none());
         return true;
     }
     return false;
 }
 
-static tpl_value f_unique(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_unique(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_iter *it = generator(r, v, next_unique);
+    swl_tpl_iter *it = generator(r, v, next_unique);
 
     if (it) {
-        if (!tpl_iterable(v))
+        if (!swl_tpl_iterable(v))
             it->error = "unique: a value that is not iterable";
         it->mode = flag_or(a[0], false);
         it->attr = a[1];
-        it->seen = tpl_dict_new(r, 0);
+        it->seen = swl_tpl_dict_new(r, 0);
     }
     return iter_value(it);
 }
 
-static bool next_mapped(tpl_run *r, tpl_iter *it, tpl_value *out)
+static bool next_mapped(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out)
 {
-    if (!tpl_next(r, it->from, out))
+    if (!swl_tpl_next(r, it->from, out))
         return false;
-    *out = it->func >= 0 ? tpl_filter_call(r, it->func, *out, &it->args)
-                         : get_path(r, *out, it->attr, it->args.n ? it->args.v[0] : (tpl_value){0});
+    *out = it->func >= 0 ? swl_tpl_filter_call(r, it->func, *out, &it->args)
+                         : get_path(r, *out, it->attr, it->args.n ? it->args.v[0] : (swl_tpl_value){0});
     return true;
 }
 
 /* The arguments from number `from` on. */
-static tpl_args args_from(const tpl_args *a, int from)
+static swl_tpl_args args_from(const swl_tpl_args *a, int from)
 {
-    tpl_args rest = *a;
+    swl_tpl_args rest = *a;
 
     rest.v = a->n > from ? a->v + from : NULL;
     rest.n = a->n > from ? a->n - from : 0;
     return rest;
 }
 
-static tpl_value f_map(tpl_run *r, tpl_value v, const tpl_args *a)
+static swl_tpl_value f_map(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_args *a)
 {
-    tpl_iter *it = generator(r, v, next_mapped);
-    tpl_value named[2];
+    swl_tpl_iter *it = generator(r, v, next_mapped);
+    swl_tpl_value named[2];
 
     if (!it || !it->from)
         return iter_value(it);
     it->func = -1;
     if (a->n) {
-        it->func = a->v[0].kind == TPL_STR ? tpl_filter_find(a->v[0]) : -1;
+        it->func = a->v[0].kind == TPL_STR ? swl_tpl_filter_find(a->v[0]) : -1;
         it->args = args_from(a, 1);
         if (it->func < 0)
             it->error = "map: no filter of that name";
     } else if (!a->n_named) {
         it->error = "map requires a filter argument";
-    } else if (tpl_bind(r, "map", a, "attribute default", 1, named)) {
+    } else if (swl_tpl_bind(r, "map", a, "attribute default", 1, named)) {
         it->attr = named[0];
-        it->args.v = tpl_alloc(r, 1, sizeof *it->args.v);
+        it->args.v = swl_tpl_alloc(r, 1, sizeof *it->args.v);
         it->args.n = it->args.v && named[1].kind ? 1 : 0;
         if (it->args.n)
             it->args.v[0] = named[1];
@@ -770,23 +776,23 @@ static tpl_value f_map(tpl_run *r, tpl_value v, const tpl_args *a)
 }
 
 /* mode: bit 0 reject, bit 1 by attribute. */
-static bool next_selected(tpl_run *r, tpl_iter *it, tpl_value *out)
+static bool next_selected(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out)
 {
-    tpl_value v;
+    swl_tpl_value v;
     bool yes;
 
-    while (tpl_next(r, it->from, out)) {
-        v = it->mode & 2 ? get_path(r, *out, it->attr, tpl_none()) : *out;
-        yes = it->func >= 0 ? tpl_test_call(r, it->func, v, &it->args) : tpl_truth(v);
+    while (swl_tpl_next(r, it->from, out)) {
+        v = it->mode & 2 ? get_path(r, *out, it->attr, swl_tpl_none()) : *out;
+        yes = it->func >= 0 ? swl_tpl_test_call(r, it->func, v, &it->args) : swl_tpl_truth(v);
         if (yes != (it->mode & 1))
             return true;
     }
     return false;
 }
 
-static tpl_value select_items(tpl_run *r, tpl_value v, const tpl_args *a, int mode)
+static swl_tpl_value select_items(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_args *a, int mode)
 {
-    tpl_iter *it = generator(r, v, next_selected);
+    swl_tpl_iter *it = generator(r, v, next_selected);
     int at = mode >> 1;
 
     if (!it || !it->from)
@@ -798,7 +804,7 @@ static tpl_value select_items(tpl_run *r, tpl_value v, const tpl_args *a, int mo
     else if (at)
         it->attr = a->v[0];
     if (a->n > at) {
-        it->func = a->v[at].kind == TPL_STR ? tpl_test_find(a->v[at]) : -1;
+        it->func = a->v[at].kind == TPL_STR ? swl_tpl_test_find(a->v[at]) : -1;
         it->args = args_from(a, at + 1);
         if (it->func < 0)
             it->error = "select or reject: no test of that name";
@@ -806,87 +812,88 @@ static tpl_value select_items(tpl_run *r, tpl_value v, const tpl_args *a, int mo
     return iter_value(it);
 }
 
-static tpl_value f_select(tpl_run *r, tpl_value v, const tpl_args *a)
+static swl_tpl_value f_select(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_args *a)
 {
     return select_items(r, v, a, 0);
 }
 
-static tpl_value f_reject(tpl_run *r, tpl_value v, const tpl_args *a)
+static swl_tpl_value f_reject(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_args *a)
 {
     return select_items(r, v, a, 1);
 }
 
-static tpl_value f_selectattr(tpl_run *r, tpl_value v, const tpl_args *a)
+static swl_tpl_value f_selectattr(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_args *a)
 {
     return select_items(r, v, a, 2);
 }
 
-static tpl_value f_rejectattr(tpl_run *r, tpl_value v, const tpl_args *a)
+static swl_tpl_value f_rejectattr(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_args *a)
 {
     return select_items(r, v, a, 3);
 }
 
 /* n items of list from `from` on, filled up to `size` when a fill is given. */
-static tpl_value filled(tpl_run *r, tpl_value list, uint32_t from, uint32_t n, int64_t size, tpl_value fill)
+static swl_tpl_value filled(swl_tpl_run *r, swl_tpl_value list, uint32_t from, uint32_t n, int64_t size,
+                            swl_tpl_value fill)
 {
-    tpl_value *items;
+    swl_tpl_value *items;
     uint32_t i;
 
     if (!fill.kind || fill.kind == TPL_NONE || size <= (int64_t)n)
-        return tpl_seq(TPL_LIST, n ? list.u.items + from : NULL, n);
-    items = tpl_alloc(r, (size_t)size, sizeof *items);
+        return swl_tpl_seq(TPL_LIST, n ? list.u.items + from : NULL, n);
+    items = swl_tpl_alloc(r, (size_t)size, sizeof *items);
     for (i = 0; items && i < size; i++)
         items[i] = i < n ? list.u.items[from + i] : fill;
-    return tpl_seq(TPL_LIST, items, (uint32_t)size);
+    return swl_tpl_seq(TPL_LIST, items, (uint32_t)size);
 }
 
-static tpl_value f_batch(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_batch(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_value list, *rows;
+    swl_tpl_value list, *rows;
     int64_t size = int_or(r, a[0], 1);
     uint32_t from, n = 0, len;
 
-    if (!tpl_iterable(v))
-        return iter_value(generator(r, tpl_int(1), next_pair));
-    list = tpl_rest(r, tpl_iterate(r, v));
-    rows = tpl_alloc(r, (size_t)list.n + 1, sizeof *rows);
+    if (!swl_tpl_iterable(v))
+        return iter_value(generator(r, swl_tpl_int(1), next_pair));
+    list = swl_tpl_rest(r, swl_tpl_iterate(r, v));
+    rows = swl_tpl_alloc(r, (size_t)list.n + 1, sizeof *rows);
     if (size < 1 || size > TPL_RANGE_MAX)
-        tpl_fail(r, SWL_E_ARG, "batch: the size must be from 1 to %d", TPL_RANGE_MAX);
-    for (from = 0; from < list.n && !tpl_failed(r); from += len) {
+        swl_tpl_fail(r, SWL_E_ARG, "batch: the size must be from 1 to %d", TPL_RANGE_MAX);
+    for (from = 0; from < list.n && !swl_tpl_failed(r); from += len) {
         len = list.n - from < size ? list.n - from : (uint32_t)size;
         rows[n++] = filled(r, list, from, len, size, a[1]);
     }
-    return iter_value(tpl_iterate(r, tpl_seq(TPL_LIST, rows, n)));
+    return iter_value(swl_tpl_iterate(r, swl_tpl_seq(TPL_LIST, rows, n)));
 }
 
-static tpl_value f_slice(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_slice(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    tpl_value list, *rows;
+    swl_tpl_value list, *rows;
     int64_t n = int_or(r, a[0], 1), i;
     uint32_t from = 0, len, extra;
 
-    if (!tpl_iterable(v))
-        return iter_value(generator(r, tpl_int(1), next_pair));
-    list = tpl_rest(r, tpl_iterate(r, v));
+    if (!swl_tpl_iterable(v))
+        return iter_value(generator(r, swl_tpl_int(1), next_pair));
+    list = swl_tpl_rest(r, swl_tpl_iterate(r, v));
     if (n < 1 || n > TPL_RANGE_MAX)
-        tpl_fail(r, SWL_E_ARG, "slice: the number must be from 1 to %d", TPL_RANGE_MAX);
-    if (tpl_failed(r))
+        swl_tpl_fail(r, SWL_E_ARG, "slice: the number must be from 1 to %d", TPL_RANGE_MAX);
+    if (swl_tpl_failed(r))
         return v;
-    rows = tpl_alloc(r, (size_t)n, sizeof *rows);
+    rows = swl_tpl_alloc(r, (size_t)n, sizeof *rows);
     extra = list.n % (uint32_t)n;
     for (i = 0; rows && i < n; i++, from += len) {
         len = list.n / (uint32_t)n + (i < extra);
         rows[i] = filled(r, list, from, len, i >= extra ? len + 1 : len, a[1]);
     }
-    return iter_value(tpl_iterate(r, tpl_seq(TPL_LIST, rows, (uint32_t)n)));
+    return iter_value(swl_tpl_iterate(r, swl_tpl_seq(TPL_LIST, rows, (uint32_t)n)));
 }
 
-static tpl_value f_attr(tpl_run *r, tpl_value v, const tpl_value *a)
+static swl_tpl_value f_attr(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
     /* A member of a mapping is no attribute. */
     if (a[0].kind != TPL_STR || v.kind == TPL_DICT)
-        return tpl_undefined_at(TPL_UNDEF_ATTR, soft_str(r, a[0]));
-    return tpl_attr(r, v, a[0]);
+        return swl_tpl_undefined_at(TPL_UNDEF_ATTR, soft_str(r, a[0]));
+    return swl_tpl_attr(r, v, a[0]);
 }
 
 /* ---- the table of filters ---------------------------------------------------------------------------------------- */
@@ -895,8 +902,8 @@ static tpl_value f_attr(tpl_run *r, tpl_value v, const tpl_value *a)
 static const struct filter {
     const char *name, *params;
     int n_required;
-    tpl_value (*fn)(tpl_run *r, tpl_value v, const tpl_value *a);
-    tpl_value (*raw)(tpl_run *r, tpl_value v, const tpl_args *a); /* takes the arguments as they are */
+    swl_tpl_value (*fn)(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a);
+    swl_tpl_value (*raw)(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_args *a); /* takes the arguments as they are */
 } filters[] = {
     {"abs", "", 0, f_abs, NULL},
     {"attr", "name", 1, f_attr, NULL},
@@ -947,30 +954,30 @@ static const struct filter {
 };
 /* clang-format on */
 
-int tpl_filter_find(tpl_value name)
+int swl_tpl_filter_find(swl_tpl_value name)
 {
     size_t i;
 
     for (i = 0; i < sizeof filters / sizeof *filters; i++)
-        if (tpl_str_is(name, filters[i].name))
+        if (swl_tpl_str_is(name, filters[i].name))
             return (int)i;
     return -1;
 }
 
-tpl_value tpl_filter_call(tpl_run *r, int filter, tpl_value v, const tpl_args *a)
+swl_tpl_value swl_tpl_filter_call(swl_tpl_run *r, int filter, swl_tpl_value v, const swl_tpl_args *a)
 {
     const struct filter *f = &filters[filter];
-    tpl_value bound[TPL_PARAMS_MAX] = {{0}}, result = tpl_none();
+    swl_tpl_value bound[TPL_PARAMS_MAX] = {{0}}, result = swl_tpl_none();
 
-    tpl_charge(r, 1);
-    if (!tpl_enter(r))
+    swl_tpl_charge(r, 1);
+    if (!swl_tpl_enter(r))
         return result;
     if (f->raw)
         result = f->raw(r, v, a);
-    else if (tpl_bind(r, f->name, a, f->params, f->n_required, bound))
+    else if (swl_tpl_bind(r, f->name, a, f->params, f->n_required, bound))
         result = f->fn(r, v, bound);
-    tpl_leave(r);
-    return tpl_failed(r) ? tpl_none() : result;
+    swl_tpl_leave(r);
+    return swl_tpl_failed(r) ? swl_tpl_none() : result;
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
@@ -999,31 +1006,31 @@ static const struct {
 };
 /* clang-format on */
 
-int tpl_test_find(tpl_value name)
+int swl_tpl_test_find(swl_tpl_value name)
 {
     size_t i;
 
     for (i = 0; i < sizeof tests / sizeof *tests; i++)
-        if (tpl_str_is(name, tests[i].name))
+        if (swl_tpl_str_is(name, tests[i].name))
             return (int)i;
     return -1;
 }
 
-static bool remainder_is(tpl_run *r, tpl_value v, tpl_value by, int64_t want)
+static bool remainder_is(swl_tpl_run *r, swl_tpl_value v, swl_tpl_value by, int64_t want)
 {
-    return tpl_equal(r, tpl_binary(r, OP_MOD, v, by), tpl_int(want));
+    return swl_tpl_equal(r, swl_tpl_binary(r, OP_MOD, v, by), swl_tpl_int(want));
 }
 
-static bool has_order(tpl_run *r, test t, tpl_value v, tpl_value other)
+static bool has_order(swl_tpl_run *r, test t, swl_tpl_value v, swl_tpl_value other)
 {
-    int c = tpl_compare(r, v, other);
+    int c = swl_tpl_compare(r, v, other);
 
     return c != 2 && (t == IS_LT ? c < 0 : t == IS_LE ? c <= 0 : t == IS_GT ? c > 0 : c >= 0);
 }
 
-static bool run_test(tpl_run *r, test t, tpl_value v, tpl_value other)
+static bool run_test(swl_tpl_run *r, test t, swl_tpl_value v, swl_tpl_value other)
 {
-    tpl_charge(r, v.kind == TPL_STR ? v.n / 32 : 0);
+    swl_tpl_charge(r, v.kind == TPL_STR ? v.n / 32 : 0);
     switch (t) {
     case IS_BOOLEAN:
         return v.kind == TPL_BOOL;
@@ -1034,61 +1041,61 @@ static bool run_test(tpl_run *r, test t, tpl_value v, tpl_value other)
     case IS_DIVISIBLE:
         return remainder_is(r, v, other, 0);
     case IS_EQ:
-        return tpl_equal(r, v, other);
+        return swl_tpl_equal(r, v, other);
     case IS_ESCAPED:
         return v.kind == TPL_STR && v.flag;
     case IS_EVEN:
-        return remainder_is(r, v, tpl_int(2), 0);
+        return remainder_is(r, v, swl_tpl_int(2), 0);
     case IS_FALSE:
         return v.kind == TPL_BOOL && !v.u.i;
     case IS_FILTER:
-        return tpl_filter_find(v) >= 0;
+        return swl_tpl_filter_find(v) >= 0;
     case IS_FLOAT:
         return v.kind == TPL_FLOAT;
     case IS_IN:
-        return tpl_contains(r, v, other);
+        return swl_tpl_contains(r, v, other);
     case IS_INTEGER:
         return v.kind == TPL_INT;
     case IS_ITERABLE:
-        return tpl_iterable(v);
+        return swl_tpl_iterable(v);
     case IS_LOWER:
-        return tpl_text_is(tpl_str(r, v), "islower");
+        return swl_tpl_text_is(swl_tpl_str(r, v), "islower");
     case IS_MAPPING:
         return v.kind == TPL_DICT;
     case IS_NE:
-        return !tpl_equal(r, v, other);
+        return !swl_tpl_equal(r, v, other);
     case IS_NONE:
         return v.kind == TPL_NONE;
     case IS_NUMBER:
-        return tpl_is_number(v);
+        return swl_tpl_is_number(v);
     case IS_ODD:
-        return remainder_is(r, v, tpl_int(2), 1);
+        return remainder_is(r, v, swl_tpl_int(2), 1);
     case IS_SAME:
-        return tpl_same(v, other);
+        return swl_tpl_same(v, other);
     case IS_SEQUENCE: /* what has a length and takes subscripts */
         return v.kind == TPL_STR || v.kind == TPL_LIST || v.kind == TPL_TUPLE || v.kind == TPL_DICT ||
                v.kind == TPL_RANGE || v.kind == TPL_UNDEFINED;
     case IS_STRING:
         return v.kind == TPL_STR;
     case IS_TEST:
-        return tpl_test_find(v) >= 0;
+        return swl_tpl_test_find(v) >= 0;
     case IS_TRUE:
         return v.kind == TPL_BOOL && v.u.i;
     case IS_UNDEFINED:
         return v.kind == TPL_UNDEFINED;
     case IS_UPPER:
-        return tpl_text_is(tpl_str(r, v), "isupper");
+        return swl_tpl_text_is(swl_tpl_str(r, v), "isupper");
     default:
         return has_order(r, t, v, other);
     }
 }
 
-bool tpl_test_call(tpl_run *r, int index, tpl_value v, const tpl_args *a)
+bool swl_tpl_test_call(swl_tpl_run *r, int index, swl_tpl_value v, const swl_tpl_args *a)
 {
-    tpl_value other[1] = {{0}};
+    swl_tpl_value other[1] = {{0}};
 
-    tpl_charge(r, 1);
-    if (!tpl_bind(r, tests[index].name, a, tests[index].n_args ? "other" : "", tests[index].n_args, other))
+    swl_tpl_charge(r, 1);
+    if (!swl_tpl_bind(r, tests[index].name, a, tests[index].n_args ? "other" : "", tests[index].n_args, other))
         return false;
     return run_test(r, tests[index].test, v, other[0]);
 }

@@ -13,36 +13,36 @@
 #include <utf8proc.h>
 
 typedef struct lexer {
-    tpl_run *r;
+    swl_tpl_run *r;
     const char *s;
     size_t n, at;
     int line;
     bool line_start; /* the last piece consumed ended in a newline */
     char brackets[TPL_PARSE_DEPTH_MAX];
     int n_brackets;
-    tpl_token *tokens;
+    swl_tpl_token *tokens;
     size_t n_tokens, cap;
 } lexer;
 
 static void fail(lexer *l, const char *message)
 {
     l->r->line = l->line;
-    tpl_fail(l->r, SWL_E_CORRUPT, "%s", message);
+    swl_tpl_fail(l->r, SWL_E_CORRUPT, "%s", message);
 }
 
-static void add(lexer *l, tpl_token_kind kind, tpl_value val)
+static void add(lexer *l, swl_tpl_token_kind kind, swl_tpl_value val)
 {
-    tpl_token *more;
+    swl_tpl_token *more;
 
     if (l->n_tokens == l->cap) {
         l->cap = l->cap ? l->cap * 2 : 256;
-        more = tpl_alloc(l->r, l->cap, sizeof *more);
+        more = swl_tpl_alloc(l->r, l->cap, sizeof *more);
         if (more && l->n_tokens)
             memcpy(more, l->tokens, l->n_tokens * sizeof *more);
         l->tokens = more;
     }
-    if (!tpl_failed(l->r))
-        l->tokens[l->n_tokens++] = (tpl_token){.kind = kind, .line = l->line, .val = val};
+    if (!swl_tpl_failed(l->r))
+        l->tokens[l->n_tokens++] = (swl_tpl_token){.kind = kind, .line = l->line, .val = val};
 }
 
 static bool starts(const lexer *l, size_t at, const char *what)
@@ -67,8 +67,8 @@ static size_t skip_space(const lexer *l, size_t at)
     int len;
 
     for (; at < l->n; at += (size_t)len) {
-        len = tpl_utf8(l->s + at, l->n - at, &cp);
-        if (!tpl_is_space(cp))
+        len = swl_tpl_utf8(l->s + at, l->n - at, &cp);
+        if (!swl_tpl_is_space(cp))
             break;
     }
     return at;
@@ -92,15 +92,15 @@ static size_t end_mark(const lexer *l, size_t at, const char *mark)
 /* Template text before a tag whose sign (or 0) is known. */
 static void add_data(lexer *l, size_t to, char sign, bool is_block)
 {
-    tpl_value text = tpl_text(l->s + l->at, to - l->at), blanks;
+    swl_tpl_value text = swl_tpl_text(l->s + l->at, to - l->at), blanks;
     size_t line = to;
 
     if (sign == '-') {
-        text = tpl_strip(l->r, text, tpl_none(), false, true);
+        text = swl_tpl_strip(l->r, text, swl_tpl_none(), false, true);
     } else if (sign != '+' && is_block) {
         while (line > l->at && l->s[line - 1] != '\n')
             line--;
-        blanks = tpl_strip(l->r, tpl_text(l->s + line, to - line), tpl_none(), true, false);
+        blanks = swl_tpl_strip(l->r, swl_tpl_text(l->s + line, to - line), swl_tpl_none(), true, false);
         if (!blanks.n && (line > l->at || l->line_start))
             text.n = (uint32_t)(line - l->at);
     }
@@ -183,7 +183,7 @@ static size_t name_end(const lexer *l, size_t at)
     int len;
 
     for (; at < l->n; at += (size_t)len) {
-        len = tpl_utf8(l->s + at, l->n - at, &cp);
+        len = swl_tpl_utf8(l->s + at, l->n - at, &cp);
         if (!name_char(cp, at == from))
             break;
     }
@@ -235,7 +235,7 @@ static void add_float(lexer *l, size_t end)
     s[n] = 0;
     if (i < end)
         fail(l, "a number has too many digits");
-    add(l, T_FLOAT, tpl_float(strtod(s, NULL)));
+    add(l, T_FLOAT, swl_tpl_float(strtod(s, NULL)));
     advance(l, end);
 }
 
@@ -265,7 +265,7 @@ static void add_int(lexer *l)
         }
         v = v * (uint64_t)base + (uint64_t)d;
     }
-    add(l, T_INT, tpl_int((int64_t)v));
+    add(l, T_INT, swl_tpl_int((int64_t)v));
     advance(l, at);
 }
 
@@ -293,7 +293,7 @@ static size_t unescape(lexer *l, size_t at, size_t end)
     if (c == '\n')
         return at + 1;
     if (p) {
-        tpl_put(l->r, to + (p - from), 1);
+        swl_tpl_put(l->r, to + (p - from), 1);
         return at + 1;
     }
     if (n) {
@@ -305,12 +305,12 @@ static size_t unescape(lexer *l, size_t at, size_t end)
         n--;
     } else if (c == 'N') {
         l->r->line = l->line;
-        tpl_fail(l->r, SWL_E_UNSUPPORTED, "the string escape \\N{...} is not supported");
+        swl_tpl_fail(l->r, SWL_E_UNSUPPORTED, "the string escape \\N{...} is not supported");
     } else {
-        tpl_put(l->r, "\\", 1);
+        swl_tpl_put(l->r, "\\", 1);
         return at;
     }
-    tpl_put(l->r, utf8, tpl_failed(l->r) ? 0 : tpl_utf8_put(utf8, cp));
+    swl_tpl_put(l->r, utf8, swl_tpl_failed(l->r) ? 0 : swl_tpl_utf8_put(utf8, cp));
     return at + 1 + (size_t)n;
 }
 
@@ -326,14 +326,14 @@ static void add_string(lexer *l)
         fail(l, "a string has no end");
         return;
     }
-    while (at < end && !tpl_failed(l->r)) {
+    while (at < end && !swl_tpl_failed(l->r)) {
         for (from = at; at < end && l->s[at] != '\\'; at++)
             ;
-        tpl_put(l->r, l->s + from, at - from);
+        swl_tpl_put(l->r, l->s + from, at - from);
         if (at < end)
             at = unescape(l, at + 1, end);
     }
-    add(l, T_STR, tpl_capture(l->r, mark));
+    add(l, T_STR, swl_tpl_capture(l->r, mark));
     advance(l, end + 1);
 }
 
@@ -341,7 +341,7 @@ static void add_string(lexer *l)
 /* clang-format off */
 static const struct {
     char text[3];
-    tpl_token_kind kind;
+    swl_tpl_token_kind kind;
 } operators[] = {
     {"//", T_FLOORDIV}, {"**", T_POW}, {"==", T_EQ}, {"!=", T_NE}, {">=", T_GE}, {"<=", T_LE}, {"+", T_ADD},
     {"-", T_SUB}, {"/", T_DIV}, {"*", T_MUL}, {"%", T_MOD}, {"~", T_TILDE}, {"[", T_LBRACKET}, {"]", T_RBRACKET},
@@ -374,20 +374,20 @@ static void add_operator(lexer *l)
         return;
     }
     balance(l, l->s[l->at]);
-    add(l, operators[i].kind, tpl_text(l->s + l->at, strlen(operators[i].text)));
+    add(l, operators[i].kind, swl_tpl_text(l->s + l->at, strlen(operators[i].text)));
     advance(l, l->at + strlen(operators[i].text));
 }
 
 /* Everything from behind "{%" or "{{" to behind the end mark. */
-static void lex_tag(lexer *l, const char *mark, tpl_token_kind end_kind)
+static void lex_tag(lexer *l, const char *mark, swl_tpl_token_kind end_kind)
 {
     size_t end;
 
     l->n_brackets = 0;
-    while (l->at < l->n && !tpl_failed(l->r)) {
+    while (l->at < l->n && !swl_tpl_failed(l->r)) {
         end = l->n_brackets ? 0 : end_mark(l, l->at, mark);
         if (end) {
-            add(l, end_kind, tpl_none());
+            add(l, end_kind, swl_tpl_none());
             advance(l, end);
             return;
         }
@@ -403,7 +403,7 @@ static void lex_tag(lexer *l, const char *mark, tpl_token_kind end_kind)
             else
                 add_int(l);
         } else if (end > l->at) {
-            add(l, T_NAME, tpl_text(l->s + l->at, end - l->at));
+            add(l, T_NAME, swl_tpl_text(l->s + l->at, end - l->at));
             advance(l, end);
         } else if (l->s[l->at] == '\'' || l->s[l->at] == '"') {
             add_string(l);
@@ -419,12 +419,12 @@ static void lex(lexer *l)
     size_t tag, raw;
     char sign;
 
-    while (l->at < l->n && !tpl_failed(l->r)) {
+    while (l->at < l->n && !swl_tpl_failed(l->r)) {
         for (tag = l->at; tag < l->n; tag++)
             if (l->s[tag] == '{' && tag + 1 < l->n && strchr("%{#", l->s[tag + 1]) && l->s[tag + 1])
                 break;
         if (tag == l->n) {
-            add(l, T_DATA, tpl_text(l->s + l->at, tag - l->at));
+            add(l, T_DATA, swl_tpl_text(l->s + l->at, tag - l->at));
             advance(l, tag);
             break;
         }
@@ -437,7 +437,7 @@ static void lex(lexer *l)
             continue;
         }
         if (l->s[tag + 1] != '#')
-            add(l, l->s[tag + 1] == '%' ? T_BLOCK_BEGIN : T_VAR_BEGIN, tpl_none());
+            add(l, l->s[tag + 1] == '%' ? T_BLOCK_BEGIN : T_VAR_BEGIN, swl_tpl_none());
         advance(l, tag + 2 + (sign != 0));
         if (l->s[tag + 1] == '#')
             lex_comment(l);
@@ -451,7 +451,7 @@ static void lex(lexer *l)
 /* A copy with \n for every kind of newline and without the last one. */
 static bool normalise(lexer *l, const char *source, size_t n)
 {
-    char *s = tpl_alloc(l->r, n + 1, 1);
+    char *s = swl_tpl_alloc(l->r, n + 1, 1);
     size_t i, bad;
 
     if (!s)
@@ -464,18 +464,18 @@ static bool normalise(lexer *l, const char *source, size_t n)
     if (l->n && s[l->n - 1] == '\n')
         l->n--;
     l->s = s;
-    if (!tpl_utf8_valid(s, l->n, &bad))
-        tpl_fail(l->r, SWL_E_CORRUPT, "the source is not UTF-8 at byte %zu", bad);
-    return !tpl_failed(l->r);
+    if (!swl_tpl_utf8_valid(s, l->n, &bad))
+        swl_tpl_fail(l->r, SWL_E_CORRUPT, "the source is not UTF-8 at byte %zu", bad);
+    return !swl_tpl_failed(l->r);
 }
 
-tpl_token *tpl_lex(tpl_run *r, const char *source, size_t n)
+swl_tpl_token *swl_tpl_lex(swl_tpl_run *r, const char *source, size_t n)
 {
     lexer l = {.r = r, .line = 1, .line_start = true};
 
     if (!normalise(&l, source, n))
         return NULL;
     lex(&l);
-    add(&l, T_EOF, tpl_none());
-    return tpl_failed(r) ? NULL : l.tokens;
+    add(&l, T_EOF, swl_tpl_none());
+    return swl_tpl_failed(r) ? NULL : l.tokens;
 }

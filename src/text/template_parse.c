@@ -8,18 +8,18 @@
 #include <stdio.h>
 
 typedef struct parser {
-    tpl_run *r;
+    swl_tpl_run *r;
     swl_template *t;
-    const tpl_token *tok;
-    bool soft;               /* inside a branch */
-    bool loop;               /* break and continue have a loop to act on */
-    const tpl_node *unknown; /* a filter or test that nobody knows, outside branches */
-    tpl_node *macro;         /* the innermost macro or call block */
+    const swl_tpl_token *tok;
+    bool soft;                   /* inside a branch */
+    bool loop;                   /* break and continue have a loop to act on */
+    const swl_tpl_node *unknown; /* a filter or test that nobody knows, outside branches */
+    swl_tpl_node *macro;         /* the innermost macro or call block */
 } parser;
 
-static tpl_node *parse_expression(parser *p, bool with_cond);
-static tpl_node *parse_unary(parser *p, bool with_filter);
-static void parse_body(parser *p, tpl_list *body, const char *const *ends);
+static swl_tpl_node *parse_expression(parser *p, bool with_cond);
+static swl_tpl_node *parse_unary(parser *p, bool with_filter);
+static void parse_body(parser *p, swl_tpl_list *body, const char *const *ends);
 
 /* ---- tools ------------------------------------------------------------------------------------------------------- */
 
@@ -27,7 +27,7 @@ static void fail_syntax(parser *p, const char *expected)
 {
     static const char *const names[] = {
         "the end of the template", "text", "{{", "}}", "{%", "%}", "a name", "a string", "an integer", "a float"};
-    const tpl_token *t = p->tok;
+    const swl_tpl_token *t = p->tok;
     char found[64];
 
     p->r->line = t->line;
@@ -35,12 +35,12 @@ static void fail_syntax(parser *p, const char *expected)
         snprintf(found, sizeof found, "'%.*s'", t->val.n > 40 ? 40 : (int)t->val.n, t->val.u.s);
     else
         snprintf(found, sizeof found, "%s", names[t->kind]);
-    tpl_fail(p->r, SWL_E_CORRUPT, "expected %s, found %s", expected, found);
+    swl_tpl_fail(p->r, SWL_E_CORRUPT, "expected %s, found %s", expected, found);
 }
 
-static void fail_unsupported(parser *p, const char *what, tpl_value name)
+static void fail_unsupported(parser *p, const char *what, swl_tpl_value name)
 {
-    tpl_fail(p->r, SWL_E_UNSUPPORTED, "unknown %s '%.*s'", what, name.n > 100 ? 100 : (int)name.n, name.u.s);
+    swl_tpl_fail(p->r, SWL_E_UNSUPPORTED, "unknown %s '%.*s'", what, name.n > 100 ? 100 : (int)name.n, name.u.s);
 }
 
 /* A syntax error leaves the position; EOF is never passed, so every loop below ends. */
@@ -50,14 +50,14 @@ static void step(parser *p)
         p->tok++;
 }
 
-static bool is_name(const tpl_token *t, const char *name)
+static bool is_name(const swl_tpl_token *t, const char *name)
 {
-    return t->kind == T_NAME && tpl_str_is(t->val, name);
+    return t->kind == T_NAME && swl_tpl_str_is(t->val, name);
 }
 
-static bool skip(parser *p, tpl_token_kind kind)
+static bool skip(parser *p, swl_tpl_token_kind kind)
 {
-    if (p->tok->kind != kind || tpl_failed(p->r))
+    if (p->tok->kind != kind || swl_tpl_failed(p->r))
         return false;
     step(p);
     return true;
@@ -65,34 +65,34 @@ static bool skip(parser *p, tpl_token_kind kind)
 
 static bool skip_name(parser *p, const char *name)
 {
-    if (!is_name(p->tok, name) || tpl_failed(p->r))
+    if (!is_name(p->tok, name) || swl_tpl_failed(p->r))
         return false;
     step(p);
     return true;
 }
 
-static void expect(parser *p, tpl_token_kind kind, const char *what)
+static void expect(parser *p, swl_tpl_token_kind kind, const char *what)
 {
     if (!skip(p, kind))
         fail_syntax(p, what);
 }
 
-static tpl_value expect_name(parser *p)
+static swl_tpl_value expect_name(parser *p)
 {
-    tpl_value v = p->tok->val;
+    swl_tpl_value v = p->tok->val;
 
     if (!skip(p, T_NAME)) {
         fail_syntax(p, "a name");
-        return tpl_cstr("");
+        return swl_tpl_cstr("");
     }
     return v;
 }
 
 /* Nodes are never NULL: after a failure there is one to write into. */
-static tpl_node *new_node(parser *p, tpl_node_kind kind, int line)
+static swl_tpl_node *new_node(parser *p, swl_tpl_node_kind kind, int line)
 {
-    static _Thread_local tpl_node sink;
-    tpl_node *n = tpl_alloc(p->r, 1, sizeof *n);
+    static _Thread_local swl_tpl_node sink;
+    swl_tpl_node *n = swl_tpl_alloc(p->r, 1, sizeof *n);
 
     if (!n) {
         memset(&sink, 0, sizeof sink);
@@ -103,25 +103,25 @@ static tpl_node *new_node(parser *p, tpl_node_kind kind, int line)
     return n;
 }
 
-static void append(parser *p, tpl_list *l, tpl_node *n)
+static void append(parser *p, swl_tpl_list *l, swl_tpl_node *n)
 {
-    tpl_node **more;
+    swl_tpl_node **more;
 
     if (l->n == l->cap) {
         l->cap = l->cap ? l->cap * 2 : 4;
-        more = tpl_alloc(p->r, (size_t)l->cap, sizeof(tpl_node *));
+        more = swl_tpl_alloc(p->r, (size_t)l->cap, sizeof(swl_tpl_node *));
         if (more && l->n)
             memcpy(more, l->v, (size_t)l->n * sizeof *more);
         l->v = more;
     }
-    if (!tpl_failed(p->r))
+    if (!swl_tpl_failed(p->r))
         l->v[l->n++] = n;
 }
 
-static int intern(parser *p, tpl_value name)
+static int intern(parser *p, swl_tpl_value name)
 {
     swl_template *t = p->t;
-    tpl_value *more;
+    swl_tpl_value *more;
     int i;
 
     for (i = 0; i < t->n_names; i++)
@@ -129,15 +129,15 @@ static int intern(parser *p, tpl_value name)
             return i;
     if (t->n_names == t->names_cap) {
         t->names_cap = t->names_cap ? t->names_cap * 2 : 32;
-        more = tpl_alloc(p->r, (size_t)t->names_cap, sizeof *more);
+        more = swl_tpl_alloc(p->r, (size_t)t->names_cap, sizeof *more);
         if (more && t->n_names)
             memcpy(more, t->names, (size_t)t->n_names * sizeof *more);
         t->names = more;
     }
-    if (tpl_failed(p->r))
+    if (swl_tpl_failed(p->r))
         return 0;
     t->names[t->n_names] = name;
-    tpl_charge(p->r, (uint64_t)t->n_names);
+    swl_tpl_charge(p->r, (uint64_t)t->n_names);
     return t->n_names++;
 }
 
@@ -145,46 +145,46 @@ static bool enter(parser *p)
 {
     if (p->r->depth >= TPL_PARSE_DEPTH_MAX) {
         p->r->line = p->tok->line;
-        tpl_fail(p->r, SWL_E_BUDGET, "nested deeper than %d levels", TPL_PARSE_DEPTH_MAX);
+        swl_tpl_fail(p->r, SWL_E_BUDGET, "nested deeper than %d levels", TPL_PARSE_DEPTH_MAX);
     }
-    return tpl_enter(p->r);
+    return swl_tpl_enter(p->r);
 }
 
 /* ---- primary expressions ----------------------------------------------------------------------------------------- */
 
-static tpl_node *constant(parser *p, tpl_value v, int line)
+static swl_tpl_node *constant(parser *p, swl_tpl_value v, int line)
 {
-    tpl_node *n = new_node(p, N_CONST, line);
+    swl_tpl_node *n = new_node(p, N_CONST, line);
 
     n->val = v;
     return n;
 }
 
-static tpl_node *name_node(parser *p, tpl_value name, int line)
+static swl_tpl_node *name_node(parser *p, swl_tpl_value name, int line)
 {
-    tpl_node *n = new_node(p, N_NAME, line);
+    swl_tpl_node *n = new_node(p, N_NAME, line);
 
     n->name = intern(p, name);
     n->val = name;
-    if (p->macro && tpl_str_is(name, "caller"))
+    if (p->macro && swl_tpl_str_is(name, "caller"))
         p->macro->catches |= TPL_CATCH_CALLER;
-    if (p->macro && tpl_str_is(name, "kwargs"))
+    if (p->macro && swl_tpl_str_is(name, "kwargs"))
         p->macro->catches |= TPL_CATCH_KWARGS;
-    if (p->macro && tpl_str_is(name, "varargs"))
+    if (p->macro && swl_tpl_str_is(name, "varargs"))
         p->macro->catches |= TPL_CATCH_VARARGS;
     return n;
 }
 
-static tpl_node *parse_name(parser *p, bool with_namespace)
+static swl_tpl_node *parse_name(parser *p, bool with_namespace)
 {
-    const tpl_token *t = p->tok;
-    tpl_node *n;
+    const swl_tpl_token *t = p->tok;
+    swl_tpl_node *n;
 
     step(p);
     if (is_name(t, "true") || is_name(t, "True") || is_name(t, "false") || is_name(t, "False"))
-        return constant(p, tpl_bool((t->val.u.s[0] | 32) == 't'), t->line);
+        return constant(p, swl_tpl_bool((t->val.u.s[0] | 32) == 't'), t->line);
     if (is_name(t, "none") || is_name(t, "None"))
-        return constant(p, tpl_none(), t->line);
+        return constant(p, swl_tpl_none(), t->line);
     if (with_namespace && skip(p, T_DOT)) {
         n = new_node(p, N_NSREF, t->line);
         n->name = intern(p, t->val);
@@ -195,21 +195,21 @@ static tpl_node *parse_name(parser *p, bool with_namespace)
 }
 
 /* Adjacent strings are one, as in Python. */
-static tpl_node *parse_string(parser *p)
+static swl_tpl_node *parse_string(parser *p)
 {
-    tpl_node *n = constant(p, p->tok->val, p->tok->line);
+    swl_tpl_node *n = constant(p, p->tok->val, p->tok->line);
 
-    for (step(p); p->tok->kind == T_STR && !tpl_failed(p->r); step(p))
-        n->val = tpl_concat(p->r, n->val, p->tok->val);
+    for (step(p); p->tok->kind == T_STR && !swl_tpl_failed(p->r); step(p))
+        n->val = swl_tpl_concat(p->r, n->val, p->tok->val);
     return n;
 }
 
-static tpl_node *parse_list(parser *p)
+static swl_tpl_node *parse_list(parser *p)
 {
-    tpl_node *n = new_node(p, N_LIST, p->tok->line);
+    swl_tpl_node *n = new_node(p, N_LIST, p->tok->line);
 
     step(p);
-    while (!tpl_failed(p->r) && p->tok->kind != T_RBRACKET) {
+    while (!swl_tpl_failed(p->r) && p->tok->kind != T_RBRACKET) {
         if (n->list.n)
             expect(p, T_COMMA, "',' or ']'");
         if (p->tok->kind == T_RBRACKET)
@@ -220,12 +220,12 @@ static tpl_node *parse_list(parser *p)
     return n;
 }
 
-static tpl_node *parse_dict(parser *p)
+static swl_tpl_node *parse_dict(parser *p)
 {
-    tpl_node *n = new_node(p, N_DICT, p->tok->line);
+    swl_tpl_node *n = new_node(p, N_DICT, p->tok->line);
 
     step(p);
-    while (!tpl_failed(p->r) && p->tok->kind != T_RBRACE) {
+    while (!swl_tpl_failed(p->r) && p->tok->kind != T_RBRACE) {
         if (n->list.n)
             expect(p, T_COMMA, "',' or '}'");
         if (p->tok->kind == T_RBRACE)
@@ -244,7 +244,7 @@ typedef struct tuple_rules {
     const char *end; /* a name that ends it, or NULL */
 } tuple_rules;
 
-static tpl_node *parse_primary(parser *p, bool with_namespace);
+static swl_tpl_node *parse_primary(parser *p, bool with_namespace);
 
 static bool tuple_end(parser *p, const tuple_rules *rules)
 {
@@ -252,12 +252,12 @@ static bool tuple_end(parser *p, const tuple_rules *rules)
            (rules->end && is_name(p->tok, rules->end));
 }
 
-static tpl_node *parse_tuple(parser *p, const tuple_rules *rules)
+static swl_tpl_node *parse_tuple(parser *p, const tuple_rules *rules)
 {
-    tpl_node *n = new_node(p, N_TUPLE, p->tok->line);
+    swl_tpl_node *n = new_node(p, N_TUPLE, p->tok->line);
     bool is_tuple = false;
 
-    while (!tpl_failed(p->r)) {
+    while (!swl_tpl_failed(p->r)) {
         if (n->list.n)
             expect(p, T_COMMA, "','");
         if (tuple_end(p, rules))
@@ -268,7 +268,7 @@ static tpl_node *parse_tuple(parser *p, const tuple_rules *rules)
             break;
         is_tuple = true;
     }
-    if (is_tuple || tpl_failed(p->r))
+    if (is_tuple || swl_tpl_failed(p->r))
         return n;
     if (n->list.n)
         return n->list.v[0];
@@ -277,10 +277,10 @@ static tpl_node *parse_tuple(parser *p, const tuple_rules *rules)
     return n;
 }
 
-static tpl_node *parse_primary(parser *p, bool with_namespace)
+static swl_tpl_node *parse_primary(parser *p, bool with_namespace)
 {
     static const tuple_rules in_parentheses = {.with_cond = true, .parentheses = true};
-    tpl_node *n;
+    swl_tpl_node *n;
     int line = p->tok->line;
 
     switch (p->tok->kind) {
@@ -310,9 +310,9 @@ static tpl_node *parse_primary(parser *p, bool with_namespace)
 
 /* ---- postfix: subscripts, calls, filters, tests ------------------------------------------------------------------ */
 
-static tpl_node *parse_arg(parser *p)
+static swl_tpl_node *parse_arg(parser *p)
 {
-    tpl_node *n = new_node(p, N_ARG, p->tok->line);
+    swl_tpl_node *n = new_node(p, N_ARG, p->tok->line);
 
     if (skip(p, T_MUL)) {
         n->op = TPL_ARG_STAR;
@@ -328,13 +328,13 @@ static tpl_node *parse_arg(parser *p)
     return n;
 }
 
-static void parse_args(parser *p, tpl_list *args)
+static void parse_args(parser *p, swl_tpl_list *args)
 {
     int last = TPL_ARG_POS;
-    tpl_node *n;
+    swl_tpl_node *n;
 
     expect(p, T_LPAREN, "'('");
-    while (!tpl_failed(p->r) && p->tok->kind != T_RPAREN) {
+    while (!swl_tpl_failed(p->r) && p->tok->kind != T_RPAREN) {
         if (args->n) {
             expect(p, T_COMMA, "',' or ')'");
             if (p->tok->kind == T_RPAREN)
@@ -349,25 +349,25 @@ static void parse_args(parser *p, tpl_list *args)
     expect(p, T_RPAREN, "')'");
 }
 
-static tpl_node *parse_call(parser *p, tpl_node *callee)
+static swl_tpl_node *parse_call(parser *p, swl_tpl_node *callee)
 {
-    tpl_node *n = new_node(p, N_CALL, p->tok->line);
+    swl_tpl_node *n = new_node(p, N_CALL, p->tok->line);
 
     n->a = callee;
     parse_args(p, &n->list);
     return n;
 }
 
-static tpl_node *parse_slice_part(parser *p)
+static swl_tpl_node *parse_slice_part(parser *p)
 {
     if (p->tok->kind == T_COLON || p->tok->kind == T_RBRACKET || p->tok->kind == T_COMMA)
         return NULL;
     return parse_expression(p, true);
 }
 
-static tpl_node *parse_subscribed(parser *p)
+static swl_tpl_node *parse_subscribed(parser *p)
 {
-    tpl_node *n = new_node(p, N_SLICE, p->tok->line), *first = NULL;
+    swl_tpl_node *n = new_node(p, N_SLICE, p->tok->line), *first = NULL;
 
     if (p->tok->kind != T_COLON) {
         first = parse_expression(p, true);
@@ -382,10 +382,10 @@ static tpl_node *parse_subscribed(parser *p)
     return n;
 }
 
-static tpl_node *parse_subscript(parser *p, tpl_node *obj)
+static swl_tpl_node *parse_subscript(parser *p, swl_tpl_node *obj)
 {
     int line = p->tok->line;
-    tpl_node *n = new_node(p, N_ITEM, line), *tuple;
+    swl_tpl_node *n = new_node(p, N_ITEM, line), *tuple;
 
     n->a = obj;
     if (skip(p, T_DOT)) {
@@ -400,7 +400,7 @@ static tpl_node *parse_subscript(parser *p, tpl_node *obj)
     }
     step(p);
     tuple = new_node(p, N_TUPLE, line);
-    while (!tpl_failed(p->r) && p->tok->kind != T_RBRACKET) {
+    while (!swl_tpl_failed(p->r) && p->tok->kind != T_RBRACKET) {
         if (tuple->list.n)
             expect(p, T_COMMA, "',' or ']'");
         append(p, &tuple->list, parse_subscribed(p));
@@ -410,9 +410,9 @@ static tpl_node *parse_subscript(parser *p, tpl_node *obj)
     return n;
 }
 
-static tpl_node *parse_postfix(parser *p, tpl_node *n)
+static swl_tpl_node *parse_postfix(parser *p, swl_tpl_node *n)
 {
-    while (!tpl_failed(p->r)) {
+    while (!swl_tpl_failed(p->r)) {
         if (p->tok->kind == T_DOT || p->tok->kind == T_LBRACKET)
             n = parse_subscript(p, n);
         else if (p->tok->kind == T_LPAREN)
@@ -424,38 +424,38 @@ static tpl_node *parse_postfix(parser *p, tpl_node *n)
 }
 
 /* Filters of ours have no dots, but a name with dots is still one name. */
-static tpl_value dotted_name(parser *p)
+static swl_tpl_value dotted_name(parser *p)
 {
-    tpl_value v = expect_name(p);
+    swl_tpl_value v = expect_name(p);
 
     while (skip(p, T_DOT)) {
-        v = tpl_concat(p->r, v, tpl_cstr("."));
-        v = tpl_concat(p->r, v, expect_name(p));
+        v = swl_tpl_concat(p->r, v, swl_tpl_cstr("."));
+        v = swl_tpl_concat(p->r, v, expect_name(p));
     }
     return v;
 }
 
-static void note_unknown(parser *p, const tpl_node *n)
+static void note_unknown(parser *p, const swl_tpl_node *n)
 {
     if (n->func < 0 && !p->soft && !p->unknown)
         p->unknown = n;
 }
 
 /* a: what is filtered, NULL for the body of a block. Stands at the filter's name. */
-static tpl_node *parse_filter(parser *p, tpl_node *a)
+static swl_tpl_node *parse_filter(parser *p, swl_tpl_node *a)
 {
-    tpl_node *n = new_node(p, N_FILTER, p->tok->line);
+    swl_tpl_node *n = new_node(p, N_FILTER, p->tok->line);
 
     n->a = a;
     n->val = dotted_name(p);
-    n->func = tpl_filter_find(n->val);
+    n->func = swl_tpl_filter_find(n->val);
     note_unknown(p, n);
     if (p->tok->kind == T_LPAREN)
         parse_args(p, &n->list);
     return n;
 }
 
-static bool begins_test_arg(const tpl_token *t)
+static bool begins_test_arg(const swl_tpl_token *t)
 {
     switch (t->kind) {
     case T_NAME:
@@ -471,17 +471,17 @@ static bool begins_test_arg(const tpl_token *t)
     }
 }
 
-static tpl_node *parse_test(parser *p, tpl_node *a)
+static swl_tpl_node *parse_test(parser *p, swl_tpl_node *a)
 {
     int line = p->tok->line;
-    tpl_node *n = new_node(p, N_TEST, line), *arg, *negation;
+    swl_tpl_node *n = new_node(p, N_TEST, line), *arg, *negation;
     bool negated;
 
     step(p);
     negated = skip_name(p, "not");
     n->a = a;
     n->val = dotted_name(p);
-    n->func = tpl_test_find(n->val);
+    n->func = swl_tpl_test_find(n->val);
     note_unknown(p, n);
     if (p->tok->kind == T_LPAREN) {
         parse_args(p, &n->list);
@@ -499,9 +499,9 @@ static tpl_node *parse_test(parser *p, tpl_node *a)
     return negation;
 }
 
-static tpl_node *parse_filters(parser *p, tpl_node *n)
+static swl_tpl_node *parse_filters(parser *p, swl_tpl_node *n)
 {
-    while (!tpl_failed(p->r)) {
+    while (!swl_tpl_failed(p->r)) {
         if (skip(p, T_PIPE))
             n = parse_filter(p, n);
         else if (is_name(p->tok, "is"))
@@ -516,31 +516,31 @@ static tpl_node *parse_filters(parser *p, tpl_node *n)
 
 /* ---- operators, loosest last ------------------------------------------------------------------------------------- */
 
-static tpl_node *parse_sign(parser *p, tpl_node_kind kind)
+static swl_tpl_node *parse_sign(parser *p, swl_tpl_node_kind kind)
 {
-    tpl_node *n = new_node(p, kind, p->tok->line);
+    swl_tpl_node *n = new_node(p, kind, p->tok->line);
 
     step(p);
     if (enter(p)) {
         n->a = parse_unary(p, false);
-        tpl_leave(p->r);
+        swl_tpl_leave(p->r);
     }
     return n;
 }
 
-static tpl_node *parse_unary(parser *p, bool with_filter)
+static swl_tpl_node *parse_unary(parser *p, bool with_filter)
 {
-    tpl_node *n = p->tok->kind == T_SUB   ? parse_sign(p, N_NEG)
-                  : p->tok->kind == T_ADD ? parse_sign(p, N_POS)
-                                          : parse_primary(p, false);
+    swl_tpl_node *n = p->tok->kind == T_SUB   ? parse_sign(p, N_NEG)
+                      : p->tok->kind == T_ADD ? parse_sign(p, N_POS)
+                                              : parse_primary(p, false);
 
     n = parse_postfix(p, n);
     return with_filter ? parse_filters(p, n) : n;
 }
 
-static tpl_node *binary(parser *p, int op, tpl_node *a, tpl_node *b, int line)
+static swl_tpl_node *binary(parser *p, int op, swl_tpl_node *a, swl_tpl_node *b, int line)
 {
-    tpl_node *n = new_node(p, N_BINARY, line);
+    swl_tpl_node *n = new_node(p, N_BINARY, line);
 
     n->op = (uint8_t)op;
     n->a = a;
@@ -548,20 +548,20 @@ static tpl_node *binary(parser *p, int op, tpl_node *a, tpl_node *b, int line)
     return n;
 }
 
-static tpl_node *parse_pow(parser *p)
+static swl_tpl_node *parse_pow(parser *p)
 {
     int line = p->tok->line;
-    tpl_node *n = parse_unary(p, true);
+    swl_tpl_node *n = parse_unary(p, true);
 
     while (skip(p, T_POW))
         n = binary(p, OP_POW, n, parse_unary(p, true), line);
     return n;
 }
 
-static tpl_node *parse_product(parser *p)
+static swl_tpl_node *parse_product(parser *p)
 {
     int line = p->tok->line, op;
-    tpl_node *n = parse_pow(p);
+    swl_tpl_node *n = parse_pow(p);
 
     for (;;) {
         if (skip(p, T_MUL))
@@ -578,9 +578,9 @@ static tpl_node *parse_product(parser *p)
     }
 }
 
-static tpl_node *parse_concat(parser *p)
+static swl_tpl_node *parse_concat(parser *p)
 {
-    tpl_node *first = parse_product(p), *n;
+    swl_tpl_node *first = parse_product(p), *n;
 
     if (p->tok->kind != T_TILDE)
         return first;
@@ -591,16 +591,16 @@ static tpl_node *parse_concat(parser *p)
     return n;
 }
 
-static tpl_node *parse_sum(parser *p)
+static swl_tpl_node *parse_sum(parser *p)
 {
     int line = p->tok->line, op;
-    tpl_node *n = parse_concat(p);
+    swl_tpl_node *n = parse_concat(p);
 
     while (p->tok->kind == T_ADD || p->tok->kind == T_SUB) {
         op = p->tok->kind == T_ADD ? OP_ADD : OP_SUB;
         step(p);
         n = binary(p, op, n, parse_concat(p), line);
-        if (tpl_failed(p->r))
+        if (swl_tpl_failed(p->r))
             break;
     }
     return n;
@@ -610,7 +610,7 @@ static tpl_node *parse_sum(parser *p)
 static int comparison(parser *p)
 {
     static const struct {
-        tpl_token_kind kind;
+        swl_tpl_token_kind kind;
         int op;
     } ops[] = {{T_EQ, OP_EQ}, {T_NE, OP_NE}, {T_LT, OP_LT}, {T_LE, OP_LE}, {T_GT, OP_GT}, {T_GE, OP_GE}};
     size_t i;
@@ -628,12 +628,12 @@ static int comparison(parser *p)
     return -1;
 }
 
-static tpl_node *parse_compare(parser *p)
+static swl_tpl_node *parse_compare(parser *p)
 {
     int line = p->tok->line, op;
-    tpl_node *first = parse_sum(p), *n = NULL, *operand;
+    swl_tpl_node *first = parse_sum(p), *n = NULL, *operand;
 
-    while (!tpl_failed(p->r) && (op = comparison(p)) >= 0) {
+    while (!swl_tpl_failed(p->r) && (op = comparison(p)) >= 0) {
         if (!n) {
             n = new_node(p, N_COMPARE, line);
             n->a = first;
@@ -646,9 +646,9 @@ static tpl_node *parse_compare(parser *p)
     return n ? n : first;
 }
 
-static tpl_node *parse_not(parser *p)
+static swl_tpl_node *parse_not(parser *p)
 {
-    tpl_node *n;
+    swl_tpl_node *n;
 
     if (!is_name(p->tok, "not"))
         return parse_compare(p);
@@ -656,46 +656,46 @@ static tpl_node *parse_not(parser *p)
     step(p);
     if (enter(p)) {
         n->a = parse_not(p);
-        tpl_leave(p->r);
+        swl_tpl_leave(p->r);
     }
     return n;
 }
 
-static tpl_node *logical(parser *p, tpl_node_kind kind, tpl_node *a, tpl_node *b)
+static swl_tpl_node *logical(parser *p, swl_tpl_node_kind kind, swl_tpl_node *a, swl_tpl_node *b)
 {
-    tpl_node *n = new_node(p, kind, a->line);
+    swl_tpl_node *n = new_node(p, kind, a->line);
 
     n->a = a;
     n->b = b;
     return n;
 }
 
-static tpl_node *parse_and(parser *p)
+static swl_tpl_node *parse_and(parser *p)
 {
-    tpl_node *n = parse_not(p);
+    swl_tpl_node *n = parse_not(p);
 
     while (skip_name(p, "and"))
         n = logical(p, N_AND, n, parse_not(p));
     return n;
 }
 
-static tpl_node *parse_or(parser *p)
+static swl_tpl_node *parse_or(parser *p)
 {
-    tpl_node *n = parse_and(p);
+    swl_tpl_node *n = parse_and(p);
 
     while (skip_name(p, "or"))
         n = logical(p, N_OR, n, parse_and(p));
     return n;
 }
 
-static tpl_node *parse_cond(parser *p)
+static swl_tpl_node *parse_cond(parser *p)
 {
     bool soft = p->soft;
-    const tpl_node *unknown = p->unknown;
+    const swl_tpl_node *unknown = p->unknown;
     int line = p->tok->line;
-    tpl_node *n = parse_or(p), *cond;
+    swl_tpl_node *n = parse_or(p), *cond;
 
-    while (is_name(p->tok, "if") && !tpl_failed(p->r)) {
+    while (is_name(p->tok, "if") && !swl_tpl_failed(p->r)) {
         step(p);
         p->soft = true;
         p->unknown = unknown; /* what stands before the if is a branch too */
@@ -710,40 +710,40 @@ static tpl_node *parse_cond(parser *p)
     return n;
 }
 
-static tpl_node *parse_expression(parser *p, bool with_cond)
+static swl_tpl_node *parse_expression(parser *p, bool with_cond)
 {
-    tpl_node *n;
+    swl_tpl_node *n;
 
     if (!enter(p))
         return new_node(p, N_CONST, p->tok->line);
     n = with_cond ? parse_cond(p) : parse_or(p);
-    tpl_leave(p->r);
+    swl_tpl_leave(p->r);
     return n;
 }
 
 /* ---- statements -------------------------------------------------------------------------------------------------- */
 
-static void check_target(parser *p, const tpl_node *n)
+static void check_target(parser *p, const swl_tpl_node *n)
 {
     int i;
 
     if (n->kind != N_NAME && n->kind != N_TUPLE && n->kind != N_NSREF)
         fail_syntax(p, "a name that can be assigned to");
-    for (i = 0; n->kind == N_TUPLE && i < n->list.n && !tpl_failed(p->r); i++)
+    for (i = 0; n->kind == N_TUPLE && i < n->list.n && !swl_tpl_failed(p->r); i++)
         check_target(p, n->list.v[i]);
 }
 
-static tpl_node *parse_target(parser *p, bool with_namespace, const char *end)
+static swl_tpl_node *parse_target(parser *p, bool with_namespace, const char *end)
 {
     const tuple_rules rules = {.targets = true, .with_namespace = with_namespace, .end = end};
-    tpl_node *n = parse_tuple(p, &rules);
+    swl_tpl_node *n = parse_tuple(p, &rules);
 
     check_target(p, n);
     return n;
 }
 
 /* A body that runs in a scope of its own and is always compiled. */
-static void parse_inner(parser *p, tpl_list *body, const char *const *ends)
+static void parse_inner(parser *p, swl_tpl_list *body, const char *const *ends)
 {
     bool soft = p->soft;
 
@@ -753,10 +753,10 @@ static void parse_inner(parser *p, tpl_list *body, const char *const *ends)
 }
 
 /* The same as a function: no loop around it, names of its own. */
-static void parse_function(parser *p, tpl_node *n, const char *end)
+static void parse_function(parser *p, swl_tpl_node *n, const char *end)
 {
     const char *const ends[] = {end, NULL};
-    tpl_node *macro = p->macro;
+    swl_tpl_node *macro = p->macro;
     bool loop = p->loop;
 
     p->macro = n;
@@ -767,11 +767,11 @@ static void parse_function(parser *p, tpl_node *n, const char *end)
     step(p);
 }
 
-static tpl_node *parse_set(parser *p, int line)
+static swl_tpl_node *parse_set(parser *p, int line)
 {
     static const tuple_rules values = {.with_cond = true};
     static const char *const ends[] = {"endset", NULL};
-    tpl_node *n = new_node(p, N_SET, line), *filter = NULL;
+    swl_tpl_node *n = new_node(p, N_SET, line), *filter = NULL;
 
     n->a = parse_target(p, true, NULL);
     if (skip(p, T_ASSIGN)) {
@@ -787,11 +787,11 @@ static tpl_node *parse_set(parser *p, int line)
     return n;
 }
 
-static tpl_node *parse_for(parser *p, int line)
+static swl_tpl_node *parse_for(parser *p, int line)
 {
     static const tuple_rules iterable = {.end = "recursive"};
     static const char *const ends[] = {"endfor", "else", NULL}, *const last[] = {"endfor", NULL};
-    tpl_node *n = new_node(p, N_FOR, line);
+    swl_tpl_node *n = new_node(p, N_FOR, line);
     bool loop = p->loop, soft = p->soft;
 
     n->a = parse_target(p, false, "in");
@@ -812,11 +812,11 @@ static tpl_node *parse_for(parser *p, int line)
     return n;
 }
 
-static tpl_node *parse_if(parser *p, int line)
+static swl_tpl_node *parse_if(parser *p, int line)
 {
     static const tuple_rules test = {0};
     static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last[] = {"endif", NULL};
-    tpl_node *n = new_node(p, N_IF, line), *branch;
+    swl_tpl_node *n = new_node(p, N_IF, line), *branch;
     bool soft = p->soft;
 
     p->soft = true;
@@ -834,12 +834,12 @@ static tpl_node *parse_if(parser *p, int line)
 }
 
 /* Parameters of a macro or call block: N_ARG with the name and, in a, the default. */
-static void parse_signature(parser *p, tpl_node *macro)
+static void parse_signature(parser *p, swl_tpl_node *macro)
 {
-    tpl_node *n, *last = NULL;
+    swl_tpl_node *n, *last = NULL;
 
     expect(p, T_LPAREN, "'('");
-    while (!tpl_failed(p->r) && p->tok->kind != T_RPAREN) {
+    while (!swl_tpl_failed(p->r) && p->tok->kind != T_RPAREN) {
         if (last)
             expect(p, T_COMMA, "',' or ')'");
         n = new_node(p, N_ARG, p->tok->line);
@@ -855,9 +855,9 @@ static void parse_signature(parser *p, tpl_node *macro)
     expect(p, T_RPAREN, "')'");
 }
 
-static tpl_node *parse_macro(parser *p, int line)
+static swl_tpl_node *parse_macro(parser *p, int line)
 {
-    tpl_node *n = new_node(p, N_MACRO, line);
+    swl_tpl_node *n = new_node(p, N_MACRO, line);
 
     n->val = expect_name(p);
     n->name = intern(p, n->val);
@@ -866,11 +866,11 @@ static tpl_node *parse_macro(parser *p, int line)
     return n;
 }
 
-static tpl_node *parse_callblock(parser *p, int line)
+static swl_tpl_node *parse_callblock(parser *p, int line)
 {
-    tpl_node *n = new_node(p, N_CALLBLOCK, line);
+    swl_tpl_node *n = new_node(p, N_CALLBLOCK, line);
 
-    n->val = tpl_cstr("caller");
+    n->val = swl_tpl_cstr("caller");
     if (p->tok->kind == T_LPAREN)
         parse_signature(p, n);
     n->a = parse_expression(p, true);
@@ -880,10 +880,10 @@ static tpl_node *parse_callblock(parser *p, int line)
     return n;
 }
 
-static tpl_node *parse_filterblock(parser *p, int line)
+static swl_tpl_node *parse_filterblock(parser *p, int line)
 {
     static const char *const ends[] = {"endfilter", NULL};
-    tpl_node *n = new_node(p, N_FILTERBLOCK, line);
+    swl_tpl_node *n = new_node(p, N_FILTERBLOCK, line);
 
     n->b = parse_filter(p, NULL);
     while (skip(p, T_PIPE))
@@ -893,12 +893,12 @@ static tpl_node *parse_filterblock(parser *p, int line)
     return n;
 }
 
-static tpl_node *parse_with(parser *p, int line)
+static swl_tpl_node *parse_with(parser *p, int line)
 {
     static const char *const ends[] = {"endwith", NULL};
-    tpl_node *n = new_node(p, N_WITH, line), *set;
+    swl_tpl_node *n = new_node(p, N_WITH, line), *set;
 
-    while (!tpl_failed(p->r) && p->tok->kind != T_BLOCK_END) {
+    while (!swl_tpl_failed(p->r) && p->tok->kind != T_BLOCK_END) {
         if (n->list.n)
             expect(p, T_COMMA, "','");
         set = new_node(p, N_SET, p->tok->line);
@@ -912,11 +912,11 @@ static tpl_node *parse_with(parser *p, int line)
     return n;
 }
 
-static tpl_node *parse_print(parser *p, int line)
+static swl_tpl_node *parse_print(parser *p, int line)
 {
-    tpl_node *n = new_node(p, N_OUTPUT, line);
+    swl_tpl_node *n = new_node(p, N_OUTPUT, line);
 
-    while (!tpl_failed(p->r) && p->tok->kind != T_BLOCK_END) {
+    while (!swl_tpl_failed(p->r) && p->tok->kind != T_BLOCK_END) {
         if (n->list.n)
             expect(p, T_COMMA, "','");
         append(p, &n->list, parse_expression(p, true));
@@ -924,7 +924,7 @@ static tpl_node *parse_print(parser *p, int line)
     return n;
 }
 
-static tpl_node *parse_jump(parser *p, int line, tpl_node_kind kind)
+static swl_tpl_node *parse_jump(parser *p, int line, swl_tpl_node_kind kind)
 {
     if (!p->loop)
         fail_syntax(p, "a loop around break or continue");
@@ -932,10 +932,10 @@ static tpl_node *parse_jump(parser *p, int line, tpl_node_kind kind)
 }
 
 /* transformers marks what the assistant wrote with {% generation %}; for the text it is a scope and nothing more. */
-static tpl_node *parse_generation(parser *p, int line)
+static swl_tpl_node *parse_generation(parser *p, int line)
 {
-    tpl_node *n = new_node(p, N_SCOPE, line);
-    tpl_node *macro = p->macro;
+    swl_tpl_node *n = new_node(p, N_SCOPE, line);
+    swl_tpl_node *macro = p->macro;
 
     parse_function(p, n, "endgeneration");
     if (macro)
@@ -943,31 +943,31 @@ static tpl_node *parse_generation(parser *p, int line)
     return n;
 }
 
-static tpl_node *parse_statement(parser *p)
+static swl_tpl_node *parse_statement(parser *p)
 {
     int line = p->tok->line;
-    tpl_value tag = expect_name(p);
+    swl_tpl_value tag = expect_name(p);
 
-    if (tpl_str_is(tag, "if"))
+    if (swl_tpl_str_is(tag, "if"))
         return parse_if(p, line);
-    if (tpl_str_is(tag, "for"))
+    if (swl_tpl_str_is(tag, "for"))
         return parse_for(p, line);
-    if (tpl_str_is(tag, "set"))
+    if (swl_tpl_str_is(tag, "set"))
         return parse_set(p, line);
-    if (tpl_str_is(tag, "macro"))
+    if (swl_tpl_str_is(tag, "macro"))
         return parse_macro(p, line);
-    if (tpl_str_is(tag, "call"))
+    if (swl_tpl_str_is(tag, "call"))
         return parse_callblock(p, line);
-    if (tpl_str_is(tag, "filter"))
+    if (swl_tpl_str_is(tag, "filter"))
         return parse_filterblock(p, line);
-    if (tpl_str_is(tag, "with"))
+    if (swl_tpl_str_is(tag, "with"))
         return parse_with(p, line);
-    if (tpl_str_is(tag, "print"))
+    if (swl_tpl_str_is(tag, "print"))
         return parse_print(p, line);
-    if (tpl_str_is(tag, "generation"))
+    if (swl_tpl_str_is(tag, "generation"))
         return parse_generation(p, line);
-    if (tpl_str_is(tag, "break") || tpl_str_is(tag, "continue"))
-        return parse_jump(p, line, tpl_str_is(tag, "break") ? N_BREAK : N_CONTINUE);
+    if (swl_tpl_str_is(tag, "break") || swl_tpl_str_is(tag, "continue"))
+        return parse_jump(p, line, swl_tpl_str_is(tag, "break") ? N_BREAK : N_CONTINUE);
     p->r->line = line;
     fail_unsupported(p, "or misplaced tag", tag);
     return new_node(p, N_CONST, line);
@@ -982,12 +982,12 @@ static bool at_end_tag(const parser *p, const char *const *ends)
 }
 
 /* Text, prints and statements up to one of the end tags, at whose name it stops (at the end of the source without). */
-static void parse_content(parser *p, tpl_list *body, const char *const *ends)
+static void parse_content(parser *p, swl_tpl_list *body, const char *const *ends)
 {
     static const tuple_rules values = {.with_cond = true};
-    tpl_node *n;
+    swl_tpl_node *n;
 
-    while (!tpl_failed(p->r) && p->tok->kind != T_EOF) {
+    while (!swl_tpl_failed(p->r) && p->tok->kind != T_EOF) {
         if (p->tok->kind == T_DATA) {
             n = new_node(p, N_DATA, p->tok->line);
             n->val = p->tok->val;
@@ -1010,26 +1010,26 @@ static void parse_content(parser *p, tpl_list *body, const char *const *ends)
         fail_syntax(p, *ends);
 }
 
-static void parse_body(parser *p, tpl_list *body, const char *const *ends)
+static void parse_body(parser *p, swl_tpl_list *body, const char *const *ends)
 {
     skip(p, T_COLON);
     expect(p, T_BLOCK_END, "'%}'");
     if (!enter(p))
         return;
     parse_content(p, body, ends);
-    tpl_leave(p->r);
+    swl_tpl_leave(p->r);
 }
 
-void tpl_parse(tpl_run *r, swl_template *t, const char *source, size_t n)
+void swl_tpl_parse(swl_tpl_run *r, swl_template *t, const char *source, size_t n)
 {
-    parser p = {.r = r, .t = t, .tok = tpl_lex(r, source, n)};
+    parser p = {.r = r, .t = t, .tok = swl_tpl_lex(r, source, n)};
 
     if (!p.tok)
         return;
-    t->name_loop = intern(&p, tpl_cstr("loop"));
-    t->name_caller = intern(&p, tpl_cstr("caller"));
-    t->name_kwargs = intern(&p, tpl_cstr("kwargs"));
-    t->name_varargs = intern(&p, tpl_cstr("varargs"));
+    t->name_loop = intern(&p, swl_tpl_cstr("loop"));
+    t->name_caller = intern(&p, swl_tpl_cstr("caller"));
+    t->name_kwargs = intern(&p, swl_tpl_cstr("kwargs"));
+    t->name_varargs = intern(&p, swl_tpl_cstr("varargs"));
     parse_content(&p, &t->body, NULL);
     if (p.unknown) {
         r->line = p.unknown->line;

@@ -10,7 +10,7 @@
 
 /* ---- code points ------------------------------------------------------------------------------------------------- */
 
-int tpl_utf8(const char *s, size_t n, int32_t *cp)
+int swl_tpl_utf8(const char *s, size_t n, int32_t *cp)
 {
     uint8_t c = (uint8_t)*s;
     int len = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4, i;
@@ -25,12 +25,12 @@ int tpl_utf8(const char *s, size_t n, int32_t *cp)
     return len;
 }
 
-size_t tpl_utf8_put(char *dst, int32_t cp)
+size_t swl_tpl_utf8_put(char *dst, int32_t cp)
 {
     return (size_t)utf8proc_encode_char(cp, (utf8proc_uint8_t *)dst);
 }
 
-bool tpl_utf8_valid(const char *s, size_t n, size_t *bad)
+bool swl_tpl_utf8_valid(const char *s, size_t n, size_t *bad)
 {
     utf8proc_int32_t cp;
     utf8proc_ssize_t len;
@@ -47,14 +47,14 @@ bool tpl_utf8_valid(const char *s, size_t n, size_t *bad)
 }
 
 /* str.isspace: what strip() removes and what \s means in the template's syntax. */
-bool tpl_is_space(int32_t cp)
+bool swl_tpl_is_space(int32_t cp)
 {
     return (cp >= 9 && cp <= 13) || (cp >= 0x1c && cp <= 0x20) || cp == 0x85 || cp == 0xa0 || cp == 0x1680 ||
            (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f ||
            cp == 0x3000;
 }
 
-int64_t tpl_text_length(tpl_value s)
+int64_t swl_tpl_text_length(swl_tpl_value s)
 {
     int64_t n = 0;
     uint32_t i;
@@ -65,82 +65,82 @@ int64_t tpl_text_length(tpl_value s)
 }
 
 /* The part of s from byte `from` to byte `to`. */
-static tpl_value part(tpl_value s, size_t from, size_t to)
+static swl_tpl_value part(swl_tpl_value s, size_t from, size_t to)
 {
     s.u.s = s.n ? s.u.s + from : "";
     s.n = to > from ? (uint32_t)(to - from) : 0;
     return s;
 }
 
-static size_t skip_chars(tpl_value s, size_t at, int64_t n)
+static size_t skip_chars(swl_tpl_value s, size_t at, int64_t n)
 {
     int32_t cp;
 
     for (; n > 0 && at < s.n; n--)
-        at += (size_t)tpl_utf8(s.u.s + at, s.n - at, &cp);
+        at += (size_t)swl_tpl_utf8(s.u.s + at, s.n - at, &cp);
     return at;
 }
 
 /* n characters beginning with number `from`, every step-th; the caller has clipped them to the string. */
-tpl_value tpl_text_slice(tpl_run *r, tpl_value s, int64_t from, int64_t step, int64_t n)
+swl_tpl_value swl_tpl_text_slice(swl_tpl_run *r, swl_tpl_value s, int64_t from, int64_t step, int64_t n)
 {
     size_t at, mark = r->out_n;
     uint32_t *starts;
     int64_t i, length;
 
-    tpl_charge(r, s.n / 16);
+    swl_tpl_charge(r, s.n / 16);
     if (step == 1 || n <= 1) {
         at = skip_chars(s, 0, from);
         return part(s, at, skip_chars(s, at, n));
     }
-    length = tpl_text_length(s);
-    starts = tpl_alloc(r, (size_t)length + 1, sizeof *starts);
+    length = swl_tpl_text_length(s);
+    starts = swl_tpl_alloc(r, (size_t)length + 1, sizeof *starts);
     if (!starts)
-        return tpl_undefined("");
+        return swl_tpl_undefined("");
     for (i = 0, at = 0; i <= length; i++, at = skip_chars(s, at, 1))
         starts[i] = (uint32_t)at;
-    for (i = 0; i < n && !tpl_failed(r); i++, from += step)
-        tpl_put(r, s.u.s + starts[from], starts[from + 1] - starts[from]);
-    return tpl_capture(r, mark);
+    for (i = 0; i < n && !swl_tpl_failed(r); i++, from += step)
+        swl_tpl_put(r, s.u.s + starts[from], starts[from + 1] - starts[from]);
+    return swl_tpl_capture(r, mark);
 }
 
 /* ---- stripping and searching ------------------------------------------------------------------------------------- */
 
-static bool strips(tpl_run *r, int32_t cp, const char *p, int len, tpl_value chars)
+static bool strips(swl_tpl_run *r, int32_t cp, const char *p, int len, swl_tpl_value chars)
 {
-    tpl_value one = tpl_text(p, (size_t)len);
+    swl_tpl_value one = swl_tpl_text(p, (size_t)len);
 
     if (chars.kind != TPL_STR)
-        return tpl_is_space(cp);
-    tpl_charge(r, 1 + chars.n / 64);
-    return tpl_find(r, chars, one, 0, chars.n, false) >= 0;
+        return swl_tpl_is_space(cp);
+    swl_tpl_charge(r, 1 + chars.n / 64);
+    return swl_tpl_find(r, chars, one, 0, chars.n, false) >= 0;
 }
 
-tpl_value tpl_strip(tpl_run *r, tpl_value s, tpl_value chars, bool left, bool right)
+swl_tpl_value swl_tpl_strip(swl_tpl_run *r, swl_tpl_value s, swl_tpl_value chars, bool left, bool right)
 {
     size_t from = 0, to = s.n, at;
     int32_t cp;
     int len;
 
     if (chars.kind != TPL_STR && chars.kind != TPL_MISSING && chars.kind != TPL_NONE)
-        tpl_fail(r, SWL_E_ARG, "strip argument must be None or str, not %s", tpl_type_name(chars));
-    for (; left && from < to && !tpl_failed(r); from += (size_t)len) {
-        len = tpl_utf8(s.u.s + from, to - from, &cp);
+        swl_tpl_fail(r, SWL_E_ARG, "strip argument must be None or str, not %s", swl_tpl_type_name(chars));
+    for (; left && from < to && !swl_tpl_failed(r); from += (size_t)len) {
+        len = swl_tpl_utf8(s.u.s + from, to - from, &cp);
         if (!strips(r, cp, s.u.s + from, len, chars))
             break;
     }
-    for (; right && to > from && !tpl_failed(r); to = at) {
+    for (; right && to > from && !swl_tpl_failed(r); to = at) {
         for (at = to - 1; at > from && (s.u.s[at] & 0xc0) == 0x80; at--)
             ;
-        len = tpl_utf8(s.u.s + at, to - at, &cp);
+        len = swl_tpl_utf8(s.u.s + at, to - at, &cp);
         if (!strips(r, cp, s.u.s + at, len, chars))
             break;
     }
-    tpl_charge(r, (from + s.n - to) / 16);
+    swl_tpl_charge(r, (from + s.n - to) / 16);
     return part(s, from, to);
 }
 
-int64_t tpl_find(tpl_run *r, tpl_value s, tpl_value sub, size_t from, size_t to, bool last)
+int64_t swl_tpl_find(swl_tpl_run *r, swl_tpl_value s, swl_tpl_value sub, size_t from, size_t to, bool last)
 {
     const char *p;
     size_t at;
@@ -149,96 +149,96 @@ int64_t tpl_find(tpl_run *r, tpl_value s, tpl_value sub, size_t from, size_t to,
         return -1;
     if (!sub.n)
         return (int64_t)(last ? to : from);
-    tpl_charge(r, (to - from) / (last ? 64 : 256));
+    swl_tpl_charge(r, (to - from) / (last ? 64 : 256));
     if (!last) {
         p = memmem(s.u.s + from, to - from, sub.u.s, sub.n);
         return p ? p - s.u.s : -1;
     }
-    for (at = to - sub.n + 1; at-- > from && !tpl_failed(r);) {
+    for (at = to - sub.n + 1; at-- > from && !swl_tpl_failed(r);) {
         if (s.u.s[at] != *sub.u.s)
             continue;
-        tpl_charge(r, 1 + sub.n / 256);
+        swl_tpl_charge(r, 1 + sub.n / 256);
         if (!memcmp(s.u.s + at, sub.u.s, sub.n))
             return (int64_t)at;
     }
     return -1;
 }
 
-tpl_value tpl_replace(tpl_run *r, tpl_value s, tpl_value from, tpl_value to, int64_t max)
+swl_tpl_value swl_tpl_replace(swl_tpl_run *r, swl_tpl_value s, swl_tpl_value from, swl_tpl_value to, int64_t max)
 {
     size_t mark = r->out_n, at = 0, step;
     int64_t hit;
 
-    for (; max != 0 && !tpl_failed(r); max--) {
-        hit = tpl_find(r, s, from, at, s.n, false);
+    for (; max != 0 && !swl_tpl_failed(r); max--) {
+        hit = swl_tpl_find(r, s, from, at, s.n, false);
         if (hit < 0)
             break;
-        tpl_put(r, s.u.s + at, (size_t)hit - at);
-        tpl_put(r, to.u.s, to.n);
+        swl_tpl_put(r, s.u.s + at, (size_t)hit - at);
+        swl_tpl_put(r, to.u.s, to.n);
         at = (size_t)hit + from.n;
-        tpl_charge(r, 1);
+        swl_tpl_charge(r, 1);
         if (from.n)
             continue;
         step = skip_chars(s, at, 1); /* an empty `from` stands before every character and at the end */
         if (step == at)
             break;
-        tpl_put(r, s.u.s + at, step - at);
+        swl_tpl_put(r, s.u.s + at, step - at);
         at = step;
     }
     if (at == 0 && r->out_n == mark)
         return s;
     if (at < s.n)
-        tpl_put(r, s.u.s + at, s.n - at);
-    return tpl_capture(r, mark);
+        swl_tpl_put(r, s.u.s + at, s.n - at);
+    return swl_tpl_capture(r, mark);
 }
 
 /* ---- splitting --------------------------------------------------------------------------------------------------- */
 
 /* A list that grows; in reverse order for splits from the right. */
 typedef struct parts {
-    tpl_value *v;
+    swl_tpl_value *v;
     uint32_t n, cap;
 } parts;
 
-static void add_part(tpl_run *r, parts *p, tpl_value v)
+static void add_part(swl_tpl_run *r, parts *p, swl_tpl_value v)
 {
-    tpl_value *more;
+    swl_tpl_value *more;
 
     if (p->n == p->cap) {
         p->cap = p->cap ? p->cap * 2 : 8;
-        more = tpl_alloc(r, p->cap, sizeof *more);
+        more = swl_tpl_alloc(r, p->cap, sizeof *more);
         if (more && p->n)
             memcpy(more, p->v, p->n * sizeof *more);
         p->v = more;
     }
-    if (!tpl_failed(r))
+    if (!swl_tpl_failed(r))
         p->v[p->n++] = v;
 }
 
-static tpl_value parts_list(tpl_run *r, parts *p, bool reverse)
+static swl_tpl_value parts_list(swl_tpl_run *r, parts *p, bool reverse)
 {
-    tpl_value tmp;
+    swl_tpl_value tmp;
     uint32_t i;
 
-    if (tpl_failed(r))
-        return tpl_seq(TPL_LIST, NULL, 0);
+    if (swl_tpl_failed(r))
+        return swl_tpl_seq(TPL_LIST, NULL, 0);
     for (i = 0; reverse && i < p->n / 2; i++) {
         tmp = p->v[i];
         p->v[i] = p->v[p->n - 1 - i];
         p->v[p->n - 1 - i] = tmp;
     }
-    return tpl_seq(TPL_LIST, p->v, p->n);
+    return swl_tpl_seq(TPL_LIST, p->v, p->n);
 }
 
-static tpl_value split_by(tpl_run *r, tpl_value s, tpl_value sep, int64_t max, bool from_right)
+static swl_tpl_value split_by(swl_tpl_run *r, swl_tpl_value s, swl_tpl_value sep, int64_t max, bool from_right)
 {
     size_t from = 0, to = s.n;
     parts p = {0};
     int64_t hit;
 
-    for (; max != 0 && !tpl_failed(r); max--) {
-        tpl_charge(r, 1);
-        hit = tpl_find(r, s, sep, from, to, from_right);
+    for (; max != 0 && !swl_tpl_failed(r); max--) {
+        swl_tpl_charge(r, 1);
+        hit = swl_tpl_find(r, s, sep, from, to, from_right);
         if (hit < 0)
             break;
         if (from_right) {
@@ -254,7 +254,7 @@ static tpl_value split_by(tpl_run *r, tpl_value s, tpl_value sep, int64_t max, b
 }
 
 /* Up to the next white space, from the left or the right end of s. */
-static tpl_value word(tpl_value s, bool from_right)
+static swl_tpl_value word(swl_tpl_value s, bool from_right)
 {
     size_t at = from_right ? s.n : 0, prev;
     int32_t cp;
@@ -265,25 +265,25 @@ static tpl_value word(tpl_value s, bool from_right)
         if (from_right)
             for (prev--; prev > 0 && (s.u.s[prev] & 0xc0) == 0x80; prev--)
                 ;
-        len = tpl_utf8(s.u.s + prev, s.n - prev, &cp);
-        if (tpl_is_space(cp))
+        len = swl_tpl_utf8(s.u.s + prev, s.n - prev, &cp);
+        if (swl_tpl_is_space(cp))
             break;
         at = from_right ? prev : at + (size_t)len;
     }
     return from_right ? part(s, at, s.n) : part(s, 0, at);
 }
 
-static tpl_value split_words(tpl_run *r, tpl_value s, int64_t max, bool from_right)
+static swl_tpl_value split_words(swl_tpl_run *r, swl_tpl_value s, int64_t max, bool from_right)
 {
-    const tpl_value blank = tpl_none();
+    const swl_tpl_value blank = swl_tpl_none();
     parts p = {0};
-    tpl_value w;
+    swl_tpl_value w;
 
-    tpl_charge(r, s.n / 16);
+    swl_tpl_charge(r, s.n / 16);
     for (;;) {
-        tpl_charge(r, 1);
-        s = tpl_strip(r, s, blank, !from_right, from_right);
-        if (!s.n || max == 0 || tpl_failed(r))
+        swl_tpl_charge(r, 1);
+        s = swl_tpl_strip(r, s, blank, !from_right, from_right);
+        if (!s.n || max == 0 || swl_tpl_failed(r))
             break;
         w = word(s, from_right);
         add_part(r, &p, w);
@@ -295,15 +295,15 @@ static tpl_value split_words(tpl_run *r, tpl_value s, int64_t max, bool from_rig
     return parts_list(r, &p, from_right);
 }
 
-tpl_value tpl_split(tpl_run *r, tpl_value s, tpl_value sep, int64_t max, bool from_right)
+swl_tpl_value swl_tpl_split(swl_tpl_run *r, swl_tpl_value s, swl_tpl_value sep, int64_t max, bool from_right)
 {
     if (sep.kind == TPL_NONE || sep.kind == TPL_MISSING)
         return split_words(r, s, max, from_right);
     if (sep.kind != TPL_STR)
-        tpl_fail(r, SWL_E_ARG, "split: the separator must be str or None, not %s", tpl_type_name(sep));
+        swl_tpl_fail(r, SWL_E_ARG, "split: the separator must be str or None, not %s", swl_tpl_type_name(sep));
     else if (!sep.n)
-        tpl_fail(r, SWL_E_ARG, "split: empty separator");
-    return tpl_failed(r) ? tpl_undefined("") : split_by(r, s, sep, max, from_right);
+        swl_tpl_fail(r, SWL_E_ARG, "split: empty separator");
+    return swl_tpl_failed(r) ? swl_tpl_undefined("") : split_by(r, s, sep, max, from_right);
 }
 
 static bool ends_line(int32_t cp)
@@ -311,14 +311,14 @@ static bool ends_line(int32_t cp)
     return (cp >= 10 && cp <= 13) || (cp >= 0x1c && cp <= 0x1e) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
 }
 
-tpl_value tpl_splitlines(tpl_run *r, tpl_value s, bool keep)
+swl_tpl_value swl_tpl_splitlines(swl_tpl_run *r, swl_tpl_value s, bool keep)
 {
     size_t from = 0, at, end, len;
     parts p = {0};
     int32_t cp;
 
-    for (at = 0; at < s.n && !tpl_failed(r); at = end) {
-        len = (size_t)tpl_utf8(s.u.s + at, s.n - at, &cp);
+    for (at = 0; at < s.n && !swl_tpl_failed(r); at = end) {
+        len = (size_t)swl_tpl_utf8(s.u.s + at, s.n - at, &cp);
         end = at + len;
         if (!ends_line(cp))
             continue;
@@ -329,7 +329,7 @@ tpl_value tpl_splitlines(tpl_run *r, tpl_value s, bool keep)
     }
     if (from < s.n)
         add_part(r, &p, part(s, from, s.n));
-    tpl_charge(r, s.n / 16);
+    swl_tpl_charge(r, s.n / 16);
     return parts_list(r, &p, false);
 }
 
@@ -358,11 +358,11 @@ static const uint16_t upper_special[][4] = {
     {0xfb15, 0x0544, 0x053b},         {0xfb16, 0x054e, 0x0546},         {0xfb17, 0x0544, 0x053d},
 };
 
-static void put_cp(tpl_run *r, int32_t cp)
+static void put_cp(swl_tpl_run *r, int32_t cp)
 {
     char s[4];
 
-    tpl_put(r, s, tpl_utf8_put(s, cp));
+    swl_tpl_put(r, s, swl_tpl_utf8_put(s, cp));
 }
 
 static const uint16_t *special(int32_t cp)
@@ -375,7 +375,7 @@ static const uint16_t *special(int32_t cp)
     return NULL;
 }
 
-static void put_upper(tpl_run *r, int32_t cp)
+static void put_upper(swl_tpl_run *r, int32_t cp)
 {
     static const int32_t iota_base[] = {0x1f08, 0x1f28, 0x1f68};
     const uint16_t *s = special(cp);
@@ -394,7 +394,7 @@ static void put_upper(tpl_run *r, int32_t cp)
 
 /* Of the special ones, Latin and Armenian pairs keep their second half small; Greek ones with an iota below keep the
  * iota below, as one letter with what stands before it where there is such a letter. */
-static void put_title(tpl_run *r, int32_t cp)
+static void put_title(swl_tpl_run *r, int32_t cp)
 {
     const uint16_t *s = special(cp);
     bool small = cp == 0xdf || cp == 0x587 || cp >= 0xfb00;
@@ -430,7 +430,7 @@ static bool case_ignorable(int32_t cp)
 }
 
 /* A capital sigma is a final one after a letter and not before one, ignorable characters aside. */
-static bool final_sigma(tpl_value s, size_t from, size_t at)
+static bool final_sigma(swl_tpl_value s, size_t from, size_t at)
 {
     size_t i = at, j = at + 2;
     int32_t cp = 0;
@@ -440,22 +440,22 @@ static bool final_sigma(tpl_value s, size_t from, size_t at)
             return false;
         for (i--; i > from && (s.u.s[i] & 0xc0) == 0x80; i--)
             ;
-        tpl_utf8(s.u.s + i, s.n - i, &cp);
+        swl_tpl_utf8(s.u.s + i, s.n - i, &cp);
     } while (case_ignorable(cp));
     if (!cased(cp))
         return false;
     for (; j < s.n; j = skip_chars(s, j, 1)) {
-        tpl_utf8(s.u.s + j, s.n - j, &cp);
+        swl_tpl_utf8(s.u.s + j, s.n - j, &cp);
         if (!case_ignorable(cp))
             return !cased(cp);
     }
     return true;
 }
 
-static void put_lower(tpl_run *r, tpl_value s, size_t from, size_t at, int32_t cp)
+static void put_lower(swl_tpl_run *r, swl_tpl_value s, size_t from, size_t at, int32_t cp)
 {
     if (cp == 0x130)
-        tpl_puts(r, "i\xcc\x87");
+        swl_tpl_puts(r, "i\xcc\x87");
     else if (cp == 0x3a3)
         put_cp(r, final_sigma(s, from, at) ? 0x3c2 : 0x3c3);
     else
@@ -465,17 +465,17 @@ static void put_lower(tpl_run *r, tpl_value s, size_t from, size_t at, int32_t c
 /* The title filter's words begin after these; str.title's words begin after anything that has no case. */
 static bool divides_words(int32_t cp)
 {
-    return cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<' || tpl_is_space(cp);
+    return cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<' || swl_tpl_is_space(cp);
 }
 
-tpl_value tpl_recase(tpl_run *r, tpl_value s, tpl_case how)
+swl_tpl_value swl_tpl_recase(swl_tpl_run *r, swl_tpl_value s, swl_tpl_case how)
 {
     size_t mark = r->out_n, at, len, from = 0;
     bool start = true;
     int32_t cp;
 
-    for (at = 0; at < s.n && !tpl_failed(r); at += len) {
-        len = (size_t)tpl_utf8(s.u.s + at, s.n - at, &cp);
+    for (at = 0; at < s.n && !swl_tpl_failed(r); at += len) {
+        len = (size_t)swl_tpl_utf8(s.u.s + at, s.n - at, &cp);
         if (how == TPL_UPPER || (start && how == TPL_TITLE_FILTER))
             put_upper(r, cp);
         else if (start && (how == TPL_TITLE || how == TPL_CAPITALIZE))
@@ -485,14 +485,14 @@ tpl_value tpl_recase(tpl_run *r, tpl_value s, tpl_case how)
         start = how == TPL_TITLE ? !cased(cp) : how == TPL_TITLE_FILTER && divides_words(cp);
         if (how == TPL_TITLE_FILTER && start)
             from = at + len;
-        tpl_charge(r, 1);
+        swl_tpl_charge(r, 1);
     }
-    tpl_value v = tpl_capture(r, mark);
+    swl_tpl_value v = swl_tpl_capture(r, mark);
     v.flag = s.flag;
     return v;
 }
 
-bool tpl_text_is(tpl_value s, const char *property)
+bool swl_tpl_text_is(swl_tpl_value s, const char *property)
 {
     utf8proc_category_t c;
     bool seen = false, ok;
@@ -500,14 +500,14 @@ bool tpl_text_is(tpl_value s, const char *property)
     int32_t cp;
 
     for (at = 0; at < s.n; at += len) {
-        len = (size_t)tpl_utf8(s.u.s + at, s.n - at, &cp);
+        len = (size_t)swl_tpl_utf8(s.u.s + at, s.n - at, &cp);
         c = utf8proc_category(cp);
         if (!strcmp(property, "isupper") || !strcmp(property, "islower")) {
             if (!cased(cp))
                 continue;
             ok = c == (property[2] == 'u' ? UTF8PROC_CATEGORY_LU : UTF8PROC_CATEGORY_LL);
         } else if (!strcmp(property, "isspace")) {
-            ok = tpl_is_space(cp);
+            ok = swl_tpl_is_space(cp);
         } else {
             bool digit = c == UTF8PROC_CATEGORY_ND,
                  number = digit || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
@@ -524,7 +524,7 @@ bool tpl_text_is(tpl_value s, const char *property)
     return seen;
 }
 
-tpl_value tpl_escape(tpl_run *r, tpl_value v)
+swl_tpl_value swl_tpl_escape(swl_tpl_run *r, swl_tpl_value v)
 {
     static const char from[] = "&<>\"'";
     static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
@@ -534,15 +534,15 @@ tpl_value tpl_escape(tpl_run *r, tpl_value v)
 
     if (v.kind == TPL_STR && v.flag)
         return v;
-    v = tpl_str(r, v);
-    for (i = 0; i < v.n && !tpl_failed(r); i++) {
+    v = swl_tpl_str(r, v);
+    for (i = 0; i < v.n && !swl_tpl_failed(r); i++) {
         p = v.u.s[i] ? strchr(from, v.u.s[i]) : NULL;
         if (p)
-            tpl_puts(r, to[p - from]);
+            swl_tpl_puts(r, to[p - from]);
         else
-            tpl_put(r, v.u.s + i, 1);
+            swl_tpl_put(r, v.u.s + i, 1);
     }
-    v = tpl_capture(r, mark);
+    v = swl_tpl_capture(r, mark);
     v.flag = 1;
     return v;
 }

@@ -13,12 +13,12 @@
 
 /* ---- errors and limits ------------------------------------------------------------------------------------------- */
 
-bool tpl_failed(const tpl_run *r)
+bool swl_tpl_failed(const swl_tpl_run *r)
 {
     return r->st != SWL_OK;
 }
 
-void tpl_fail(tpl_run *r, swl_status st, const char *fmt, ...)
+void swl_tpl_fail(swl_tpl_run *r, swl_status st, const char *fmt, ...)
 {
     char text[640];
     va_list ap;
@@ -32,47 +32,47 @@ void tpl_fail(tpl_run *r, swl_status st, const char *fmt, ...)
     swl_fail_at(r->err, st, r->path, -1, "template line %d: %s", r->line, text);
 }
 
-void tpl_charge(tpl_run *r, uint64_t steps)
+void swl_tpl_charge(swl_tpl_run *r, uint64_t steps)
 {
     r->steps += steps;
     if (r->steps > TPL_STEPS_MAX)
-        tpl_fail(r, SWL_E_BUDGET, "the template ran for more than %d steps", TPL_STEPS_MAX);
+        swl_tpl_fail(r, SWL_E_BUDGET, "the template ran for more than %d steps", TPL_STEPS_MAX);
 }
 
-bool tpl_enter(tpl_run *r)
+bool swl_tpl_enter(swl_tpl_run *r)
 {
     if (r->depth >= TPL_DEPTH_MAX)
-        tpl_fail(r, SWL_E_BUDGET, "nested deeper than %d levels", TPL_DEPTH_MAX);
-    if (tpl_failed(r))
+        swl_tpl_fail(r, SWL_E_BUDGET, "nested deeper than %d levels", TPL_DEPTH_MAX);
+    if (swl_tpl_failed(r))
         return false;
     r->depth++;
     return true;
 }
 
-void tpl_leave(tpl_run *r)
+void swl_tpl_leave(swl_tpl_run *r)
 {
     r->depth--;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static void *take(tpl_run *r, size_t n, size_t align)
+static void *take(swl_tpl_run *r, size_t n, size_t align)
 {
-    tpl_arena *a = r->arena;
-    tpl_chunk *c = a->head;
+    swl_tpl_arena *a = r->arena;
+    swl_tpl_chunk *c = a->head;
     size_t pad = c ? (align - (uintptr_t)(c->data + c->n) % align) % align : 0, cap;
 
-    if (tpl_failed(r))
+    if (swl_tpl_failed(r))
         return NULL;
     if (!c || n + pad > c->cap - c->n) {
         cap = n > 32768 ? n + n / 2 : 65536;
         if (n > TPL_MEMORY_BYTES_MAX || a->total + cap > TPL_MEMORY_BYTES_MAX) {
-            tpl_fail(r, SWL_E_BUDGET, "the template needs more than %d bytes of memory", TPL_MEMORY_BYTES_MAX);
+            swl_tpl_fail(r, SWL_E_BUDGET, "the template needs more than %d bytes of memory", TPL_MEMORY_BYTES_MAX);
             return NULL;
         }
         c = swl_calloc(1, sizeof *c + cap + align);
         if (!c) {
-            tpl_fail(r, SWL_E_NOMEM, "out of memory");
+            swl_tpl_fail(r, SWL_E_NOMEM, "out of memory");
             return NULL;
         }
         c->cap = cap + align;
@@ -85,18 +85,18 @@ static void *take(tpl_run *r, size_t n, size_t align)
     return c->data + c->n - n;
 }
 
-void *tpl_alloc(tpl_run *r, size_t n, size_t size)
+void *swl_tpl_alloc(swl_tpl_run *r, size_t n, size_t size)
 {
     if (n > TPL_MEMORY_BYTES_MAX / size) {
-        tpl_fail(r, SWL_E_BUDGET, "the template needs more than %d bytes of memory", TPL_MEMORY_BYTES_MAX);
+        swl_tpl_fail(r, SWL_E_BUDGET, "the template needs more than %d bytes of memory", TPL_MEMORY_BYTES_MAX);
         return NULL;
     }
     return take(r, n * size, 16);
 }
 
-void tpl_arena_free(tpl_arena *a)
+void swl_tpl_arena_free(swl_tpl_arena *a)
 {
-    tpl_chunk *c, *next;
+    swl_tpl_chunk *c, *next;
 
     for (c = a->head; c; c = next) {
         next = c->next;
@@ -107,17 +107,17 @@ void tpl_arena_free(tpl_arena *a)
 
 /* When `a` was the last thing made, `b` goes right behind it: a sum of many parts is copied once, not once per part.
  * Other views of `a` end before the new bytes. */
-tpl_value tpl_concat(tpl_run *r, tpl_value a, tpl_value b)
+swl_tpl_value swl_tpl_concat(swl_tpl_run *r, swl_tpl_value a, swl_tpl_value b)
 {
-    tpl_chunk *c = r->arena->head;
-    tpl_value v = a;
+    swl_tpl_chunk *c = r->arena->head;
+    swl_tpl_value v = a;
     char *p;
 
     v.flag = a.flag | b.flag;
-    if (!b.n || tpl_failed(r))
+    if (!b.n || swl_tpl_failed(r))
         return v;
     v.n = a.n + b.n;
-    tpl_charge(r, b.n / 64);
+    swl_tpl_charge(r, b.n / 64);
     if (a.n && c && a.u.s + a.n == c->data + c->n && b.n <= c->cap - c->n) {
         memcpy(c->data + c->n, b.u.s, b.n);
         c->n += b.n;
@@ -125,7 +125,7 @@ tpl_value tpl_concat(tpl_run *r, tpl_value a, tpl_value b)
     }
     p = take(r, (size_t)a.n + b.n, 1);
     if (!p)
-        return tpl_undefined("");
+        return swl_tpl_undefined("");
     if (a.n)
         memcpy(p, a.u.s, a.n);
     memcpy(p + a.n, b.u.s, b.n);
@@ -133,23 +133,23 @@ tpl_value tpl_concat(tpl_run *r, tpl_value a, tpl_value b)
     return v;
 }
 
-void tpl_put(tpl_run *r, const char *s, size_t n)
+void swl_tpl_put(swl_tpl_run *r, const char *s, size_t n)
 {
     size_t cap;
     char *p;
 
-    tpl_charge(r, 1 + n / 64);
-    if (tpl_failed(r) || !n)
+    swl_tpl_charge(r, 1 + n / 64);
+    if (swl_tpl_failed(r) || !n)
         return;
     if (n > TPL_OUTPUT_BYTES_MAX || r->out_n + n > TPL_OUTPUT_BYTES_MAX) {
-        tpl_fail(r, SWL_E_BUDGET, "the text would be longer than %d bytes", TPL_OUTPUT_BYTES_MAX);
+        swl_tpl_fail(r, SWL_E_BUDGET, "the text would be longer than %d bytes", TPL_OUTPUT_BYTES_MAX);
         return;
     }
     if (r->out_n + n >= r->out_cap) {
         cap = (r->out_n + n) * 2 + 4096;
         p = swl_realloc(r->out, cap, 1);
         if (!p) {
-            tpl_fail(r, SWL_E_NOMEM, "out of memory");
+            swl_tpl_fail(r, SWL_E_NOMEM, "out of memory");
             return;
         }
         r->out = p;
@@ -159,12 +159,12 @@ void tpl_put(tpl_run *r, const char *s, size_t n)
     r->out_n += n;
 }
 
-void tpl_puts(tpl_run *r, const char *s)
+void swl_tpl_puts(swl_tpl_run *r, const char *s)
 {
-    tpl_put(r, s, strlen(s));
+    swl_tpl_put(r, s, strlen(s));
 }
 
-tpl_value tpl_capture(tpl_run *r, size_t mark)
+swl_tpl_value swl_tpl_capture(swl_tpl_run *r, size_t mark)
 {
     size_t n = r->out_n > mark ? r->out_n - mark : 0;
     char *p = n ? take(r, n, 1) : NULL;
@@ -173,64 +173,64 @@ tpl_value tpl_capture(tpl_run *r, size_t mark)
         memcpy(p, r->out + mark, n);
     if (r->out_n > mark)
         r->out_n = mark;
-    return p ? tpl_text(p, n) : tpl_cstr("");
+    return p ? swl_tpl_text(p, n) : swl_tpl_cstr("");
 }
 
 /* ---- making values ----------------------------------------------------------------------------------------------- */
 
-tpl_value tpl_undefined_at(int what, tpl_value name)
+swl_tpl_value swl_tpl_undefined_at(int what, swl_tpl_value name)
 {
-    return (tpl_value){.kind = TPL_UNDEFINED, .flag = (uint8_t)what, .n = name.n, .u.s = name.u.s};
+    return (swl_tpl_value){.kind = TPL_UNDEFINED, .flag = (uint8_t)what, .n = name.n, .u.s = name.u.s};
 }
 
-tpl_value tpl_undefined(const char *hint)
+swl_tpl_value swl_tpl_undefined(const char *hint)
 {
-    return tpl_undefined_at(TPL_UNDEF_HINT, tpl_cstr(hint));
+    return swl_tpl_undefined_at(TPL_UNDEF_HINT, swl_tpl_cstr(hint));
 }
 
-tpl_value tpl_none(void)
+swl_tpl_value swl_tpl_none(void)
 {
-    return (tpl_value){.kind = TPL_NONE};
+    return (swl_tpl_value){.kind = TPL_NONE};
 }
 
-tpl_value tpl_bool(bool b)
+swl_tpl_value swl_tpl_bool(bool b)
 {
-    return (tpl_value){.kind = TPL_BOOL, .u.i = b};
+    return (swl_tpl_value){.kind = TPL_BOOL, .u.i = b};
 }
 
-tpl_value tpl_int(int64_t i)
+swl_tpl_value swl_tpl_int(int64_t i)
 {
-    return (tpl_value){.kind = TPL_INT, .u.i = i};
+    return (swl_tpl_value){.kind = TPL_INT, .u.i = i};
 }
 
-tpl_value tpl_float(double f)
+swl_tpl_value swl_tpl_float(double f)
 {
-    return (tpl_value){.kind = TPL_FLOAT, .u.f = f};
+    return (swl_tpl_value){.kind = TPL_FLOAT, .u.f = f};
 }
 
-tpl_value tpl_text(const char *s, size_t n)
+swl_tpl_value swl_tpl_text(const char *s, size_t n)
 {
-    return (tpl_value){.kind = TPL_STR, .n = (uint32_t)n, .u.s = s};
+    return (swl_tpl_value){.kind = TPL_STR, .n = (uint32_t)n, .u.s = s};
 }
 
-tpl_value tpl_cstr(const char *s)
+swl_tpl_value swl_tpl_cstr(const char *s)
 {
-    return tpl_text(s, strlen(s));
+    return swl_tpl_text(s, strlen(s));
 }
 
-tpl_value tpl_seq(int kind, const tpl_value *items, uint32_t n)
+swl_tpl_value swl_tpl_seq(int kind, const swl_tpl_value *items, uint32_t n)
 {
-    return (tpl_value){.kind = (uint8_t)kind, .n = items ? n : 0, .u.items = items};
+    return (swl_tpl_value){.kind = (uint8_t)kind, .n = items ? n : 0, .u.items = items};
 }
 
-tpl_value tpl_dict_value(int kind, tpl_dict *d)
+swl_tpl_value swl_tpl_dict_value(int kind, swl_tpl_dict *d)
 {
-    return d ? (tpl_value){.kind = (uint8_t)kind, .u.dict = d} : tpl_undefined("");
+    return d ? (swl_tpl_value){.kind = (uint8_t)kind, .u.dict = d} : swl_tpl_undefined("");
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-const char *tpl_type_name(tpl_value v)
+const char *swl_tpl_type_name(swl_tpl_value v)
 {
     static const char *const names[] = {"missing",   "Undefined", "NoneType",    "bool",      "int",    "float",
                                         "str",       "list",      "tuple",       "dict view", "dict",   "range",
@@ -240,51 +240,51 @@ const char *tpl_type_name(tpl_value v)
 }
 
 /* Using an undefined value beyond printing, testing and iterating it is the error that its maker prepared. */
-void tpl_use_undefined(tpl_run *r, tpl_value v)
+void swl_tpl_use_undefined(swl_tpl_run *r, swl_tpl_value v)
 {
     int n = v.n > 200 ? 200 : (int)v.n;
 
     switch (v.flag) {
     case TPL_UNDEF_NAME:
-        tpl_fail(r, SWL_E_ARG, "'%.*s' is undefined", n, v.u.s);
+        swl_tpl_fail(r, SWL_E_ARG, "'%.*s' is undefined", n, v.u.s);
         break;
     case TPL_UNDEF_ATTR:
-        tpl_fail(r, SWL_E_ARG, "the object has no attribute or element '%.*s'", n, v.u.s);
+        swl_tpl_fail(r, SWL_E_ARG, "the object has no attribute or element '%.*s'", n, v.u.s);
         break;
     case TPL_UNDEF_UNSAFE:
-        tpl_fail(r, SWL_E_ARG, "access to '%.*s' is not allowed in a chat template", n, v.u.s);
+        swl_tpl_fail(r, SWL_E_ARG, "access to '%.*s' is not allowed in a chat template", n, v.u.s);
         break;
     default:
-        tpl_fail(r, SWL_E_ARG, "%.*s", n, n ? v.u.s : "an undefined value was used");
+        swl_tpl_fail(r, SWL_E_ARG, "%.*s", n, n ? v.u.s : "an undefined value was used");
     }
 }
 
-bool tpl_is_seq(tpl_value v)
+bool swl_tpl_is_seq(swl_tpl_value v)
 {
     return v.kind == TPL_LIST || v.kind == TPL_TUPLE || v.kind == TPL_VIEW;
 }
 
-bool tpl_is_integral(tpl_value v)
+bool swl_tpl_is_integral(swl_tpl_value v)
 {
     return v.kind == TPL_INT || v.kind == TPL_BOOL;
 }
 
-bool tpl_is_number(tpl_value v)
+bool swl_tpl_is_number(swl_tpl_value v)
 {
-    return tpl_is_integral(v) || v.kind == TPL_FLOAT;
+    return swl_tpl_is_integral(v) || v.kind == TPL_FLOAT;
 }
 
-double tpl_as_double(tpl_value v)
+double swl_tpl_as_double(swl_tpl_value v)
 {
     return v.kind == TPL_FLOAT ? v.u.f : (double)v.u.i;
 }
 
-bool tpl_str_is(tpl_value v, const char *s)
+bool swl_tpl_str_is(swl_tpl_value v, const char *s)
 {
     return v.kind == TPL_STR && v.n == strlen(s) && !memcmp(v.u.s, s, v.n);
 }
 
-bool tpl_truth(tpl_value v)
+bool swl_tpl_truth(swl_tpl_value v)
 {
     switch (v.kind) {
     case TPL_MISSING:
@@ -310,7 +310,7 @@ bool tpl_truth(tpl_value v)
     }
 }
 
-bool tpl_same(tpl_value a, tpl_value b)
+bool swl_tpl_same(swl_tpl_value a, swl_tpl_value b)
 {
     if (a.kind != b.kind)
         return false;
@@ -318,7 +318,7 @@ bool tpl_same(tpl_value a, tpl_value b)
         return true;
     if (a.kind == TPL_UNDEFINED)
         return false;
-    return a.n == b.n && a.u.i == b.u.i && (!tpl_is_seq(a) || a.n);
+    return a.n == b.n && a.u.i == b.u.i && (!swl_tpl_is_seq(a) || a.n);
 }
 
 static int compare_int_double(int64_t i, double f)
@@ -337,7 +337,7 @@ static int compare_int_double(int64_t i, double f)
     return (double)t < f ? -1 : (double)t > f;
 }
 
-static int compare_numbers(tpl_value a, tpl_value b)
+static int compare_numbers(swl_tpl_value a, swl_tpl_value b)
 {
     int c;
 
@@ -352,20 +352,20 @@ static int compare_numbers(tpl_value a, tpl_value b)
     return a.u.i < b.u.i ? -1 : a.u.i > b.u.i;
 }
 
-static bool equal_dicts(tpl_run *r, const tpl_dict *a, const tpl_dict *b)
+static bool equal_dicts(swl_tpl_run *r, const swl_tpl_dict *a, const swl_tpl_dict *b)
 {
-    tpl_value v;
+    swl_tpl_value v;
     uint32_t i;
 
     if (a->n != b->n)
         return false;
     for (i = 0; i < a->n; i++)
-        if (!tpl_dict_get(r, b, a->keys[i], &v) || !tpl_equal(r, a->vals[i], v))
+        if (!swl_tpl_dict_get(r, b, a->keys[i], &v) || !swl_tpl_equal(r, a->vals[i], v))
             return false;
     return true;
 }
 
-static bool equal_inside(tpl_run *r, tpl_value a, tpl_value b)
+static bool equal_inside(swl_tpl_run *r, swl_tpl_value a, swl_tpl_value b)
 {
     uint32_t i;
 
@@ -374,26 +374,26 @@ static bool equal_inside(tpl_run *r, tpl_value a, tpl_value b)
     if (a.n != b.n || a.flag != b.flag)
         return false;
     for (i = 0; i < a.n; i++)
-        if (!tpl_equal(r, a.u.items[i], b.u.items[i]))
+        if (!swl_tpl_equal(r, a.u.items[i], b.u.items[i]))
             return false;
     return true;
 }
 
-bool tpl_equal(tpl_run *r, tpl_value a, tpl_value b)
+bool swl_tpl_equal(swl_tpl_run *r, swl_tpl_value a, swl_tpl_value b)
 {
     bool equal;
 
-    tpl_charge(r, 1);
-    if (tpl_is_number(a) && tpl_is_number(b))
+    swl_tpl_charge(r, 1);
+    if (swl_tpl_is_number(a) && swl_tpl_is_number(b))
         return compare_numbers(a, b) == 0;
-    if (a.kind != b.kind || tpl_failed(r))
+    if (a.kind != b.kind || swl_tpl_failed(r))
         return false;
     switch (a.kind) {
     case TPL_UNDEFINED:
     case TPL_NONE:
         return true;
     case TPL_STR:
-        tpl_charge(r, a.n / 64);
+        swl_tpl_charge(r, a.n / 64);
         return a.n == b.n && (!a.n || !memcmp(a.u.s, b.u.s, a.n));
     case TPL_RANGE:
         return a.u.range->n == b.u.range->n &&
@@ -403,68 +403,68 @@ bool tpl_equal(tpl_run *r, tpl_value a, tpl_value b)
     case TPL_TUPLE:
     case TPL_VIEW:
     case TPL_DICT:
-        if (!tpl_enter(r))
+        if (!swl_tpl_enter(r))
             return false;
         equal = equal_inside(r, a, b);
-        tpl_leave(r);
+        swl_tpl_leave(r);
         return equal;
     default:
         return a.u.iter == b.u.iter;
     }
 }
 
-static int compare_seqs(tpl_run *r, tpl_value a, tpl_value b)
+static int compare_seqs(swl_tpl_run *r, swl_tpl_value a, swl_tpl_value b)
 {
     uint32_t i;
     int c = 2;
 
-    if (!tpl_enter(r))
+    if (!swl_tpl_enter(r))
         return 2;
-    for (i = 0; i < a.n && i < b.n && tpl_equal(r, a.u.items[i], b.u.items[i]); i++)
+    for (i = 0; i < a.n && i < b.n && swl_tpl_equal(r, a.u.items[i], b.u.items[i]); i++)
         ;
     if (i < a.n && i < b.n)
-        c = tpl_compare(r, a.u.items[i], b.u.items[i]);
+        c = swl_tpl_compare(r, a.u.items[i], b.u.items[i]);
     else
         c = a.n < b.n ? -1 : a.n > b.n;
-    tpl_leave(r);
+    swl_tpl_leave(r);
     return c;
 }
 
-int tpl_compare(tpl_run *r, tpl_value a, tpl_value b)
+int swl_tpl_compare(swl_tpl_run *r, swl_tpl_value a, swl_tpl_value b)
 {
     uint32_t n = a.n < b.n ? a.n : b.n;
     int c;
 
-    tpl_charge(r, 1);
-    if (tpl_is_number(a) && tpl_is_number(b))
+    swl_tpl_charge(r, 1);
+    if (swl_tpl_is_number(a) && swl_tpl_is_number(b))
         return compare_numbers(a, b);
     if (a.kind == TPL_STR && b.kind == TPL_STR) {
-        tpl_charge(r, n / 64);
+        swl_tpl_charge(r, n / 64);
         c = n ? memcmp(a.u.s, b.u.s, n) : 0; /* UTF-8 sorts like code points */
         return c ? (c < 0 ? -1 : 1) : a.n < b.n ? -1 : a.n > b.n;
     }
     if (a.kind == b.kind && (a.kind == TPL_LIST || a.kind == TPL_TUPLE))
         return compare_seqs(r, a, b);
     if (a.kind == TPL_UNDEFINED || b.kind == TPL_UNDEFINED)
-        tpl_use_undefined(r, a.kind == TPL_UNDEFINED ? a : b);
-    tpl_fail(r, SWL_E_ARG, "values of type %s and %s have no order", tpl_type_name(a), tpl_type_name(b));
+        swl_tpl_use_undefined(r, a.kind == TPL_UNDEFINED ? a : b);
+    swl_tpl_fail(r, SWL_E_ARG, "values of type %s and %s have no order", swl_tpl_type_name(a), swl_tpl_type_name(b));
     return 2;
 }
 
-bool tpl_has_length(tpl_value v)
+bool swl_tpl_has_length(swl_tpl_value v)
 {
-    return tpl_is_seq(v) || v.kind == TPL_STR || v.kind == TPL_DICT || v.kind == TPL_RANGE || v.kind == TPL_UNDEFINED ||
-           v.kind == TPL_LOOP;
+    return swl_tpl_is_seq(v) || v.kind == TPL_STR || v.kind == TPL_DICT || v.kind == TPL_RANGE ||
+           v.kind == TPL_UNDEFINED || v.kind == TPL_LOOP;
 }
 
-int64_t tpl_length(tpl_run *r, tpl_value v)
+int64_t swl_tpl_length(swl_tpl_run *r, swl_tpl_value v)
 {
     switch (v.kind) {
     case TPL_UNDEFINED:
         return 0;
     case TPL_STR:
-        tpl_charge(r, v.n / 64);
-        return tpl_text_length(v);
+        swl_tpl_charge(r, v.n / 64);
+        return swl_tpl_text_length(v);
     case TPL_LIST:
     case TPL_TUPLE:
     case TPL_VIEW:
@@ -474,29 +474,30 @@ int64_t tpl_length(tpl_run *r, tpl_value v)
     case TPL_RANGE:
         return v.u.range->n;
     case TPL_LOOP:
-        return tpl_loop_length(r, v.u.loop);
+        return swl_tpl_loop_length(r, v.u.loop);
     default:
-        tpl_fail(r, SWL_E_ARG, "a value of type %s has no length", tpl_type_name(v));
+        swl_tpl_fail(r, SWL_E_ARG, "a value of type %s has no length", swl_tpl_type_name(v));
         return 0;
     }
 }
 
-bool tpl_contains(tpl_run *r, tpl_value item, tpl_value in)
+bool swl_tpl_contains(swl_tpl_run *r, swl_tpl_value item, swl_tpl_value in)
 {
-    tpl_value v;
-    tpl_iter *it;
+    swl_tpl_value v;
+    swl_tpl_iter *it;
 
     if (in.kind == TPL_STR) {
         if (item.kind != TPL_STR)
-            tpl_fail(r, SWL_E_ARG, "'in <string>' requires string as left operand, not %s", tpl_type_name(item));
-        tpl_charge(r, in.n / 64);
-        return item.kind == TPL_STR && tpl_find(r, in, item, 0, in.n, false) >= 0;
+            swl_tpl_fail(r, SWL_E_ARG, "'in <string>' requires string as left operand, not %s",
+                         swl_tpl_type_name(item));
+        swl_tpl_charge(r, in.n / 64);
+        return item.kind == TPL_STR && swl_tpl_find(r, in, item, 0, in.n, false) >= 0;
     }
     if (in.kind == TPL_DICT)
-        return tpl_dict_get(r, in.u.dict, item, &v);
-    it = tpl_iterate(r, in);
-    while (tpl_next(r, it, &v))
-        if (tpl_same(item, v) || tpl_equal(r, item, v))
+        return swl_tpl_dict_get(r, in.u.dict, item, &v);
+    it = swl_tpl_iterate(r, in);
+    while (swl_tpl_next(r, it, &v))
+        if (swl_tpl_same(item, v) || swl_tpl_equal(r, item, v))
             return true;
     return false;
 }
@@ -510,14 +511,14 @@ static uint64_t mix(uint64_t h, uint64_t x)
 }
 
 /* Equal values hash alike, whatever their kind (1, 1.0 and True are one key). */
-static uint64_t hash(tpl_run *r, tpl_value v)
+static uint64_t hash(swl_tpl_run *r, swl_tpl_value v)
 {
     uint64_t h = 0;
     uint32_t i;
 
     switch (v.kind) {
     case TPL_STR:
-        tpl_charge(r, v.n / 64);
+        swl_tpl_charge(r, v.n / 64);
         for (i = 0; i < v.n; i++)
             h = (h ^ (uint8_t)v.u.s[i]) * UINT64_C(0x100000001B3);
         return mix(h, v.n);
@@ -530,33 +531,33 @@ static uint64_t hash(tpl_run *r, tpl_value v)
     case TPL_INT:
         return mix(1, (uint64_t)v.u.i);
     case TPL_TUPLE:
-        if (!tpl_enter(r))
+        if (!swl_tpl_enter(r))
             return 0;
         for (i = 0; i < v.n; i++)
             h = mix(h, hash(r, v.u.items[i]));
-        tpl_leave(r);
+        swl_tpl_leave(r);
         return h;
     case TPL_LIST:
     case TPL_DICT:
     case TPL_VIEW:
-        tpl_fail(r, SWL_E_ARG, "a value of type %s cannot be a key", tpl_type_name(v));
+        swl_tpl_fail(r, SWL_E_ARG, "a value of type %s cannot be a key", swl_tpl_type_name(v));
         return 0;
     default:
         return v.kind;
     }
 }
 
-static bool dict_grow(tpl_run *r, tpl_dict *d, uint32_t cap)
+static bool dict_grow(swl_tpl_run *r, swl_tpl_dict *d, uint32_t cap)
 {
-    tpl_value *keys = tpl_alloc(r, cap, sizeof *keys), *vals = tpl_alloc(r, cap, sizeof *vals);
+    swl_tpl_value *keys = swl_tpl_alloc(r, cap, sizeof *keys), *vals = swl_tpl_alloc(r, cap, sizeof *vals);
     uint32_t *index = NULL, i, at, n_index = 0;
 
     if (cap > 8) {
         for (n_index = 32; n_index < cap * 2; n_index *= 2)
             ;
-        index = tpl_alloc(r, n_index, sizeof *index);
+        index = swl_tpl_alloc(r, n_index, sizeof *index);
     }
-    if (tpl_failed(r))
+    if (swl_tpl_failed(r))
         return false;
     if (d->n) {
         memcpy(keys, d->keys, d->n * sizeof *keys);
@@ -567,44 +568,44 @@ static bool dict_grow(tpl_run *r, tpl_dict *d, uint32_t cap)
             ;
         index[at] = i + 1;
     }
-    *d = (tpl_dict){.n = d->n, .cap = cap, .n_index = n_index, .keys = keys, .vals = vals, .index = index};
+    *d = (swl_tpl_dict){.n = d->n, .cap = cap, .n_index = n_index, .keys = keys, .vals = vals, .index = index};
     return true;
 }
 
-tpl_dict *tpl_dict_new(tpl_run *r, uint32_t cap)
+swl_tpl_dict *swl_tpl_dict_new(swl_tpl_run *r, uint32_t cap)
 {
-    tpl_dict *d = tpl_alloc(r, 1, sizeof *d);
+    swl_tpl_dict *d = swl_tpl_alloc(r, 1, sizeof *d);
 
     return d && dict_grow(r, d, cap < 4 ? 4 : cap) ? d : NULL;
 }
 
 /* The entry of key, or n; *slot is where the index would take it. */
-static uint32_t dict_find(tpl_run *r, const tpl_dict *d, tpl_value key, uint32_t *slot)
+static uint32_t dict_find(swl_tpl_run *r, const swl_tpl_dict *d, swl_tpl_value key, uint32_t *slot)
 {
     uint64_t h = hash(r, key);
     uint32_t i;
 
-    tpl_charge(r, 1);
+    swl_tpl_charge(r, 1);
     *slot = 0;
     if (!d->index) {
-        for (i = 0; i < d->n && !tpl_equal(r, d->keys[i], key); i++)
+        for (i = 0; i < d->n && !swl_tpl_equal(r, d->keys[i], key); i++)
             ;
         return i;
     }
     for (*slot = (uint32_t)h & (d->n_index - 1); d->index[*slot]; *slot = (*slot + 1) & (d->n_index - 1))
-        if (tpl_equal(r, d->keys[d->index[*slot] - 1], key))
+        if (swl_tpl_equal(r, d->keys[d->index[*slot] - 1], key))
             return d->index[*slot] - 1;
     return d->n;
 }
 
-void tpl_dict_set(tpl_run *r, tpl_dict *d, tpl_value key, tpl_value val)
+void swl_tpl_dict_set(swl_tpl_run *r, swl_tpl_dict *d, swl_tpl_value key, swl_tpl_value val)
 {
     uint32_t at, slot;
 
-    if (!d || tpl_failed(r) || (d->n == d->cap && !dict_grow(r, d, d->cap * 2)))
+    if (!d || swl_tpl_failed(r) || (d->n == d->cap && !dict_grow(r, d, d->cap * 2)))
         return;
     at = dict_find(r, d, key, &slot);
-    if (tpl_failed(r))
+    if (swl_tpl_failed(r))
         return;
     d->vals[at] = val;
     if (at < d->n)
@@ -615,14 +616,14 @@ void tpl_dict_set(tpl_run *r, tpl_dict *d, tpl_value key, tpl_value val)
         d->index[slot] = d->n;
 }
 
-bool tpl_dict_get(tpl_run *r, const tpl_dict *d, tpl_value key, tpl_value *val)
+bool swl_tpl_dict_get(swl_tpl_run *r, const swl_tpl_dict *d, swl_tpl_value key, swl_tpl_value *val)
 {
     uint32_t slot, at;
 
-    if (tpl_failed(r))
+    if (swl_tpl_failed(r))
         return false;
     at = dict_find(r, d, key, &slot);
-    if (at == d->n || tpl_failed(r))
+    if (at == d->n || swl_tpl_failed(r))
         return false;
     *val = d->vals[at];
     return true;
@@ -630,7 +631,7 @@ bool tpl_dict_get(tpl_run *r, const tpl_dict *d, tpl_value key, tpl_value *val)
 
 /* ---- iteration --------------------------------------------------------------------------------------------------- */
 
-static bool next_item(tpl_run *r, tpl_iter *it, tpl_value *out)
+static bool next_item(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out)
 {
     (void)r;
     if (it->pos >= it->src.n)
@@ -639,7 +640,7 @@ static bool next_item(tpl_run *r, tpl_iter *it, tpl_value *out)
     return true;
 }
 
-static bool next_char(tpl_run *r, tpl_iter *it, tpl_value *out)
+static bool next_char(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out)
 {
     int32_t cp;
     int n;
@@ -647,49 +648,49 @@ static bool next_char(tpl_run *r, tpl_iter *it, tpl_value *out)
     (void)r;
     if (it->pos >= it->src.n)
         return false;
-    n = tpl_utf8(it->src.u.s + it->pos, it->src.n - it->pos, &cp);
-    *out = tpl_text(it->src.u.s + it->pos, (size_t)n);
+    n = swl_tpl_utf8(it->src.u.s + it->pos, it->src.n - it->pos, &cp);
+    *out = swl_tpl_text(it->src.u.s + it->pos, (size_t)n);
     it->pos += (uint32_t)n;
     return true;
 }
 
-static bool next_number(tpl_run *r, tpl_iter *it, tpl_value *out)
+static bool next_number(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out)
 {
-    const tpl_range *g = it->src.u.range;
+    const swl_tpl_range *g = it->src.u.range;
 
     (void)r;
     if (it->pos >= g->n)
         return false;
-    *out = tpl_int((int64_t)((uint64_t)g->start + (uint64_t)g->step * it->pos++));
+    *out = swl_tpl_int((int64_t)((uint64_t)g->start + (uint64_t)g->step * it->pos++));
     return true;
 }
 
-static bool next_nothing(tpl_run *r, tpl_iter *it, tpl_value *out)
+static bool next_nothing(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out)
 {
     (void)r, (void)it, (void)out;
     return false;
 }
 
-bool tpl_iterable(tpl_value v)
+bool swl_tpl_iterable(swl_tpl_value v)
 {
-    return tpl_is_seq(v) || v.kind == TPL_STR || v.kind == TPL_DICT || v.kind == TPL_RANGE || v.kind == TPL_ITER ||
+    return swl_tpl_is_seq(v) || v.kind == TPL_STR || v.kind == TPL_DICT || v.kind == TPL_RANGE || v.kind == TPL_ITER ||
            v.kind == TPL_UNDEFINED;
 }
 
-tpl_iter *tpl_iterate(tpl_run *r, tpl_value v)
+swl_tpl_iter *swl_tpl_iterate(swl_tpl_run *r, swl_tpl_value v)
 {
-    tpl_iter *it;
+    swl_tpl_iter *it;
 
     if (v.kind == TPL_ITER)
         return v.u.iter;
-    if (!tpl_iterable(v)) {
-        tpl_fail(r, SWL_E_ARG, "a value of type %s is not iterable", tpl_type_name(v));
+    if (!swl_tpl_iterable(v)) {
+        swl_tpl_fail(r, SWL_E_ARG, "a value of type %s is not iterable", swl_tpl_type_name(v));
         return NULL;
     }
-    it = tpl_alloc(r, 1, sizeof *it);
+    it = swl_tpl_alloc(r, 1, sizeof *it);
     if (!it)
         return NULL;
-    it->src = v.kind == TPL_DICT ? tpl_seq(TPL_LIST, v.u.dict->keys, v.u.dict->n) : v;
+    it->src = v.kind == TPL_DICT ? swl_tpl_seq(TPL_LIST, v.u.dict->keys, v.u.dict->n) : v;
     it->next = v.kind == TPL_STR         ? next_char
                : v.kind == TPL_RANGE     ? next_number
                : v.kind == TPL_UNDEFINED ? next_nothing
@@ -697,29 +698,29 @@ tpl_iter *tpl_iterate(tpl_run *r, tpl_value v)
     return it;
 }
 
-bool tpl_next(tpl_run *r, tpl_iter *it, tpl_value *out)
+bool swl_tpl_next(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out)
 {
     bool more = false;
 
-    tpl_charge(r, 1);
+    swl_tpl_charge(r, 1);
     if (it && it->error)
-        tpl_fail(r, SWL_E_ARG, "%s", it->error);
-    if (it && tpl_enter(r)) {
-        more = it->next(r, it, out) && !tpl_failed(r);
-        tpl_leave(r);
+        swl_tpl_fail(r, SWL_E_ARG, "%s", it->error);
+    if (it && swl_tpl_enter(r)) {
+        more = it->next(r, it, out) && !swl_tpl_failed(r);
+        swl_tpl_leave(r);
     }
     return more;
 }
 
-tpl_value tpl_rest(tpl_run *r, tpl_iter *it)
+swl_tpl_value swl_tpl_rest(swl_tpl_run *r, swl_tpl_iter *it)
 {
-    tpl_value *items = NULL, *more, v;
+    swl_tpl_value *items = NULL, *more, v;
     uint32_t n = 0, cap = 0;
 
-    while (tpl_next(r, it, &v)) {
+    while (swl_tpl_next(r, it, &v)) {
         if (n == cap) {
             cap = cap ? cap * 2 : 8;
-            more = tpl_alloc(r, cap, sizeof *more);
+            more = swl_tpl_alloc(r, cap, sizeof *more);
             if (!more)
                 break;
             if (n)
@@ -728,40 +729,40 @@ tpl_value tpl_rest(tpl_run *r, tpl_iter *it)
         }
         items[n++] = v;
     }
-    return tpl_seq(TPL_LIST, items, n);
+    return swl_tpl_seq(TPL_LIST, items, n);
 }
 
-tpl_value tpl_to_list(tpl_run *r, tpl_value v)
+swl_tpl_value swl_tpl_to_list(swl_tpl_run *r, swl_tpl_value v)
 {
-    if (tpl_is_seq(v))
-        return tpl_seq(TPL_LIST, v.u.items, v.n);
+    if (swl_tpl_is_seq(v))
+        return swl_tpl_seq(TPL_LIST, v.u.items, v.n);
     if (v.kind == TPL_DICT)
-        return tpl_seq(TPL_LIST, v.u.dict->keys, v.u.dict->n);
-    return tpl_rest(r, tpl_iterate(r, v));
+        return swl_tpl_seq(TPL_LIST, v.u.dict->keys, v.u.dict->n);
+    return swl_tpl_rest(r, swl_tpl_iterate(r, v));
 }
 
 /* Merge sort of positions; only "less" is asked, and the right half yields on ties, in both directions. */
-static void merge_sort(tpl_run *r, const tpl_value *keys, uint32_t *v, uint32_t *tmp, uint32_t n, bool reverse)
+static void merge_sort(swl_tpl_run *r, const swl_tpl_value *keys, uint32_t *v, uint32_t *tmp, uint32_t n, bool reverse)
 {
     uint32_t half = n / 2, i = 0, j = half, k = 0;
 
-    if (n < 2 || tpl_failed(r))
+    if (n < 2 || swl_tpl_failed(r))
         return;
     merge_sort(r, keys, v, tmp, half, reverse);
     merge_sort(r, keys, v + half, tmp, n - half, reverse);
     while (i < half && j < n)
-        tmp[k++] = tpl_compare(r, keys[v[j]], keys[v[i]]) == (reverse ? 1 : -1) ? v[j++] : v[i++];
+        tmp[k++] = swl_tpl_compare(r, keys[v[j]], keys[v[i]]) == (reverse ? 1 : -1) ? v[j++] : v[i++];
     while (i < half)
         tmp[k++] = v[i++];
     memcpy(v, tmp, k * sizeof *v);
 }
 
-void tpl_sort(tpl_run *r, tpl_value *v, tpl_value *keys, uint32_t n, bool reverse)
+void swl_tpl_sort(swl_tpl_run *r, swl_tpl_value *v, swl_tpl_value *keys, uint32_t n, bool reverse)
 {
-    uint32_t *order = tpl_alloc(r, n + 1, sizeof *order), *tmp = tpl_alloc(r, n + 1, sizeof *tmp), i;
-    tpl_value *old = tpl_alloc(r, n + 1, sizeof *old);
+    uint32_t *order = swl_tpl_alloc(r, n + 1, sizeof *order), *tmp = swl_tpl_alloc(r, n + 1, sizeof *tmp), i;
+    swl_tpl_value *old = swl_tpl_alloc(r, n + 1, sizeof *old);
 
-    if (tpl_failed(r))
+    if (swl_tpl_failed(r))
         return;
     for (i = 0; i < n; i++)
         order[i] = i;
@@ -774,24 +775,24 @@ void tpl_sort(tpl_run *r, tpl_value *v, tpl_value *keys, uint32_t n, bool revers
 
 /* ---- str and repr ------------------------------------------------------------------------------------------------ */
 
-void tpl_put_int(tpl_run *r, int64_t i)
+void swl_tpl_put_int(swl_tpl_run *r, int64_t i)
 {
     char s[32];
 
     snprintf(s, sizeof s, "%lld", (long long)i);
-    tpl_puts(r, s);
+    swl_tpl_puts(r, s);
 }
 
 /* Python's float.__repr__: the fewest digits that read back as the same number. The decimal point of the C locale in
  * force sits at s[1] (after a sign) and is stepped over. */
-void tpl_put_float(tpl_run *r, double f)
+void swl_tpl_put_float(swl_tpl_run *r, double f)
 {
     char s[48], digits[24], e[16];
     int precision, n = 0, point, i;
 
-    tpl_charge(r, 16);
+    swl_tpl_charge(r, 16);
     if (isnan(f) || isinf(f)) {
-        tpl_puts(r, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
+        swl_tpl_puts(r, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
         return;
     }
     for (precision = 0; precision < 17; precision++) {
@@ -804,30 +805,30 @@ void tpl_put_float(tpl_run *r, double f)
             digits[n++] = s[i];
     point = (int)strtol(s + i + 1, NULL, 10) + 1; /* digits before the decimal point */
     if (signbit(f))
-        tpl_puts(r, "-");
+        swl_tpl_puts(r, "-");
     if (point > 16 || point < -3) {
-        tpl_put(r, digits, 1);
+        swl_tpl_put(r, digits, 1);
         if (n > 1) {
-            tpl_puts(r, ".");
-            tpl_put(r, digits + 1, (size_t)n - 1);
+            swl_tpl_puts(r, ".");
+            swl_tpl_put(r, digits + 1, (size_t)n - 1);
         }
         snprintf(e, sizeof e, "e%c%02d", point - 1 < 0 ? '-' : '+', abs(point - 1));
-        tpl_puts(r, e);
+        swl_tpl_puts(r, e);
         return;
     }
     if (point <= 0)
-        tpl_puts(r, "0.");
+        swl_tpl_puts(r, "0.");
     for (i = point; i < 0; i++)
-        tpl_puts(r, "0");
+        swl_tpl_puts(r, "0");
     for (i = 0; i < n; i++) {
         if (i == point && i > 0)
-            tpl_puts(r, ".");
-        tpl_put(r, digits + i, 1);
+            swl_tpl_puts(r, ".");
+        swl_tpl_put(r, digits + i, 1);
     }
     for (; i < point; i++)
-        tpl_puts(r, "0");
+        swl_tpl_puts(r, "0");
     if (n <= point)
-        tpl_puts(r, ".0");
+        swl_tpl_puts(r, ".0");
 }
 
 static bool printable(int32_t cp)
@@ -848,7 +849,7 @@ static bool printable(int32_t cp)
     }
 }
 
-static void put_repr_str(tpl_run *r, tpl_value v)
+static void put_repr_str(swl_tpl_run *r, swl_tpl_value v)
 {
     bool dquote = v.n && memchr(v.u.s, '\'', v.n) && !memchr(v.u.s, '"', v.n);
     const char *quote = dquote ? "\"" : "'", *p;
@@ -856,11 +857,11 @@ static void put_repr_str(tpl_run *r, tpl_value v)
     int32_t cp;
     char e[16];
 
-    tpl_puts(r, v.flag ? "Markup(" : "");
-    tpl_puts(r, quote);
-    for (i = 0; i < v.n && !tpl_failed(r); i += len) {
+    swl_tpl_puts(r, v.flag ? "Markup(" : "");
+    swl_tpl_puts(r, quote);
+    for (i = 0; i < v.n && !swl_tpl_failed(r); i += len) {
         p = v.u.s + i;
-        len = (size_t)tpl_utf8(p, v.n - i, &cp);
+        len = (size_t)swl_tpl_utf8(p, v.n - i, &cp);
         if (cp == *quote || cp == '\\')
             snprintf(e, sizeof e, "\\%c", (char)cp);
         else if (cp == '\n' || cp == '\r' || cp == '\t')
@@ -869,56 +870,56 @@ static void put_repr_str(tpl_run *r, tpl_value v)
             e[0] = 0;
         else
             snprintf(e, sizeof e, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)cp);
-        tpl_put(r, e[0] ? e : p, e[0] ? strlen(e) : len);
+        swl_tpl_put(r, e[0] ? e : p, e[0] ? strlen(e) : len);
     }
-    tpl_puts(r, quote);
-    tpl_puts(r, v.flag ? ")" : "");
+    swl_tpl_puts(r, quote);
+    swl_tpl_puts(r, v.flag ? ")" : "");
 }
 
-static void put_items(tpl_run *r, const char *open, tpl_value v, const char *close)
+static void put_items(swl_tpl_run *r, const char *open, swl_tpl_value v, const char *close)
 {
     uint32_t i;
 
-    tpl_puts(r, open);
-    for (i = 0; i < v.n && !tpl_failed(r); i++) {
-        tpl_puts(r, i ? ", " : "");
-        tpl_put_repr(r, v.u.items[i]);
+    swl_tpl_puts(r, open);
+    for (i = 0; i < v.n && !swl_tpl_failed(r); i++) {
+        swl_tpl_puts(r, i ? ", " : "");
+        swl_tpl_put_repr(r, v.u.items[i]);
     }
-    tpl_puts(r, close);
+    swl_tpl_puts(r, close);
 }
 
-static void put_repr_dict(tpl_run *r, const tpl_dict *d)
+static void put_repr_dict(swl_tpl_run *r, const swl_tpl_dict *d)
 {
     uint32_t i;
 
-    tpl_puts(r, "{");
-    for (i = 0; i < d->n && !tpl_failed(r); i++) {
-        tpl_puts(r, i ? ", " : "");
-        tpl_put_repr(r, d->keys[i]);
-        tpl_puts(r, ": ");
-        tpl_put_repr(r, d->vals[i]);
+    swl_tpl_puts(r, "{");
+    for (i = 0; i < d->n && !swl_tpl_failed(r); i++) {
+        swl_tpl_puts(r, i ? ", " : "");
+        swl_tpl_put_repr(r, d->keys[i]);
+        swl_tpl_puts(r, ": ");
+        swl_tpl_put_repr(r, d->vals[i]);
     }
-    tpl_puts(r, "}");
+    swl_tpl_puts(r, "}");
 }
 
-static void put_repr_range(tpl_run *r, const tpl_range *g)
+static void put_repr_range(swl_tpl_run *r, const swl_tpl_range *g)
 {
-    tpl_puts(r, "range(");
-    tpl_put_int(r, g->start);
-    tpl_puts(r, ", ");
-    tpl_put_int(r, g->stop);
+    swl_tpl_puts(r, "range(");
+    swl_tpl_put_int(r, g->start);
+    swl_tpl_puts(r, ", ");
+    swl_tpl_put_int(r, g->stop);
     if (g->step != 1) {
-        tpl_puts(r, ", ");
-        tpl_put_int(r, g->step);
+        swl_tpl_puts(r, ", ");
+        swl_tpl_put_int(r, g->step);
     }
-    tpl_puts(r, ")");
+    swl_tpl_puts(r, ")");
 }
 
-static void put_repr_container(tpl_run *r, tpl_value v)
+static void put_repr_container(swl_tpl_run *r, swl_tpl_value v)
 {
     static const char *const views[] = {"dict_keys([", "dict_values([", "dict_items(["};
 
-    if (!tpl_enter(r))
+    if (!swl_tpl_enter(r))
         return;
     switch (v.kind) {
     case TPL_LIST:
@@ -931,33 +932,33 @@ static void put_repr_container(tpl_run *r, tpl_value v)
         put_items(r, views[v.flag], v, "])");
         break;
     case TPL_NAMESPACE:
-        tpl_puts(r, "<Namespace ");
+        swl_tpl_puts(r, "<Namespace ");
         put_repr_dict(r, v.u.dict);
-        tpl_puts(r, ">");
+        swl_tpl_puts(r, ">");
         break;
     default:
         put_repr_dict(r, v.u.dict);
     }
-    tpl_leave(r);
+    swl_tpl_leave(r);
 }
 
-void tpl_put_repr(tpl_run *r, tpl_value v)
+void swl_tpl_put_repr(swl_tpl_run *r, swl_tpl_value v)
 {
     switch (v.kind) {
     case TPL_UNDEFINED:
-        tpl_puts(r, "Undefined");
+        swl_tpl_puts(r, "Undefined");
         break;
     case TPL_NONE:
-        tpl_puts(r, "None");
+        swl_tpl_puts(r, "None");
         break;
     case TPL_BOOL:
-        tpl_puts(r, v.u.i ? "True" : "False");
+        swl_tpl_puts(r, v.u.i ? "True" : "False");
         break;
     case TPL_INT:
-        tpl_put_int(r, v.u.i);
+        swl_tpl_put_int(r, v.u.i);
         break;
     case TPL_FLOAT:
-        tpl_put_float(r, v.u.f);
+        swl_tpl_put_float(r, v.u.f);
         break;
     case TPL_STR:
         put_repr_str(r, v);
@@ -973,33 +974,33 @@ void tpl_put_repr(tpl_run *r, tpl_value v)
         put_repr_container(r, v);
         break;
     case TPL_MACRO:
-        tpl_puts(r, "<Macro ");
-        tpl_put_repr(r, v.u.macro->node->val);
-        tpl_puts(r, ">");
+        swl_tpl_puts(r, "<Macro ");
+        swl_tpl_put_repr(r, v.u.macro->node->val);
+        swl_tpl_puts(r, ">");
         break;
     case TPL_LOOP:
-        tpl_puts(r, "<LoopContext ");
-        tpl_put_int(r, v.u.loop->index0 + 1);
-        tpl_puts(r, "/");
-        tpl_put_int(r, tpl_loop_length(r, v.u.loop));
-        tpl_puts(r, ">");
+        swl_tpl_puts(r, "<LoopContext ");
+        swl_tpl_put_int(r, v.u.loop->index0 + 1);
+        swl_tpl_puts(r, "/");
+        swl_tpl_put_int(r, swl_tpl_loop_length(r, v.u.loop));
+        swl_tpl_puts(r, ">");
         break;
     default: /* Python prints an address here, so no template can rely on it */
-        tpl_puts(r, "<");
-        tpl_puts(r, tpl_type_name(v));
-        tpl_puts(r, ">");
+        swl_tpl_puts(r, "<");
+        swl_tpl_puts(r, swl_tpl_type_name(v));
+        swl_tpl_puts(r, ">");
     }
 }
 
-void tpl_put_str(tpl_run *r, tpl_value v)
+void swl_tpl_put_str(swl_tpl_run *r, swl_tpl_value v)
 {
     if (v.kind == TPL_STR)
-        tpl_put(r, v.u.s, v.n);
+        swl_tpl_put(r, v.u.s, v.n);
     else if (v.kind != TPL_UNDEFINED)
-        tpl_put_repr(r, v);
+        swl_tpl_put_repr(r, v);
 }
 
-tpl_value tpl_str(tpl_run *r, tpl_value v)
+swl_tpl_value swl_tpl_str(swl_tpl_run *r, swl_tpl_value v)
 {
     size_t mark = r->out_n;
 
@@ -1007,6 +1008,6 @@ tpl_value tpl_str(tpl_run *r, tpl_value v)
         v.flag = 0;
         return v;
     }
-    tpl_put_str(r, v);
-    return tpl_capture(r, mark);
+    swl_tpl_put_str(r, v);
+    return swl_tpl_capture(r, mark);
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Run the built programs over every reference here.
 
-usage: check_oracle.py SWIFTLET [--score SCORE_IDS] [--demo DIR] [--tolerance X] [NAME ...]
-  SWIFTLET     the command line program        --score    tests/model/score_ids, for the demo model's logits and prose
+usage: check_oracle.py SWIFTLET [--score SCORE_IDS] [--qpack DIR] [--demo DIR] [--tolerance X] [NAME ...]
+  SWIFTLET     the command line program        --score    tests/model/score_ids, for logits and prose
+  --qpack DIR  the demo model as a container
   --demo DIR   the demo model in bfloat16, which is not part of the repository; its checks are skipped without it
   NAME         only these cases
 
@@ -14,7 +15,9 @@ Per case:
                within a step (read with numpy_forward.py, which shares no code with the project)
   container    `verify --exact` of the .qpack: MLX cases against the same reference, others against numpy's forward pass
                on the container's own weights
-Demo model: greedy tokens, last logits, negative log-likelihood and argmax in float32.
+Demo model in bfloat16: greedy tokens, last logits, negative log-likelihood and argmax in float32.
+Demo container: a chat, layer by layer and 12 tokens on, against numpy's forward pass on its own weights; its weights
+against the bfloat16 ones; and prose in the default mode, whose perplexity may leave that of --exact by 2 %.
 The last line is "N passed, N failed, N skipped"; the exit status is 1 if anything failed.
 """
 import argparse, json, os, subprocess, sys, tempfile
@@ -66,15 +69,15 @@ def check_default(opt, n, case, d, tmp):
     path = os.path.join(tmp, "default.reference")
     nf.write(d, path, os.path.join(d, "reference.safetensors"), int8=True)
     ref = nf.read_safetensors(path)
-    quantised = is_mlx(d) and not case.endswith("-mlxbf16")
+    quantised = is_quantised(d)
     kept = ("input_ids", "embed", "layer_00") if quantised else [k for k in ref if k != "greedy"]
     nf.write_safetensors(path, {k: ref[k] for k in kept})
     n.add("default " + case, verify(opt, d, path, (), 0.12 if quantised else 0.01))
 
 
-def is_mlx(d):
+def is_quantised(d):
     with open(os.path.join(d, "config.json")) as f:
-        return "quantization" in json.load(f) or d.endswith("-mlxbf16")
+        return "quantization" in json.load(f)
 
 
 def steps(w, bits):
@@ -127,7 +130,7 @@ def check_cases(opt, n, tmp):
         d = os.path.join(HERE, "cases", case)
         n.add("direct " + case, verify(opt, d, os.path.join(d, "reference.safetensors")))
         check_default(opt, n, case, d, tmp)
-        for fmt in (None,) if is_mlx(d) else HF_FORMATS:
+        for fmt in (None,) if is_quantised(d) else HF_FORMATS:
             check_container(opt, n, case, d, tmp, fmt)
 
 
@@ -153,9 +156,9 @@ def check_greedy(opt, n):
               f"differs at token {first}: expected {want[first:first + 4]}, found {got[first:first + 4]}")
 
 
-def score(opt, lists, *more):
+def score(opt, model, lists, *more):
     text = "".join(",".join(map(str, ids)) + "\n" for ids in lists)
-    rc, out, said = call([opt.score, opt.demo, *more], input=text)
+    rc, out, said = call([opt.score, model, *more], input=text)
     return ([json.loads(x) for x in out.splitlines()], None) if rc == 0 else (None, said)
 
 
@@ -166,16 +169,15 @@ def check_scores(opt, n):
         return n.skip("logits and prose of the demo model", 3 + len(fixture["texts"]) + 1, "no --demo or no --score")
     logits = nf.read_safetensors(os.path.join(HERE, "demo_logits.safetensors"))
     names = sorted(k[:-len(".ids")] for k in logits if k.endswith(".ids"))
-    rows, trouble = score(opt, [logits[k + ".ids"].tolist() for k in names], "--exact", "--last")
+    rows, trouble = score(opt, opt.demo, [logits[k + ".ids"].tolist() for k in names], "--exact", "--last")
     for k, row in zip(names, rows or [None] * len(names)):
         diff = trouble or float(np.abs(np.array(row["last"]) - logits[k + ".logits"]).max())
         n.add("logits " + k, trouble or (None if diff <= opt.tolerance else f"differ by {diff:.2e}"))
     joined = {"ids": sum((t["ids"] for t in fixture["texts"]), []), **fixture["joined"]}
     texts = fixture["texts"] + [joined]
-    rows, trouble = score(opt, [t["ids"] for t in texts], "--exact")
+    rows, trouble = score(opt, opt.demo, [t["ids"] for t in texts], "--exact")
     for i, t in enumerate(texts):
         n.add(f"prose {i}", trouble or compare_score(t, rows[i]))
-    report_default(opt, fixture)
 
 
 def compare_score(want, got):
@@ -185,22 +187,52 @@ def compare_score(want, got):
     return f"{differ} of {len(want['argmax'])} argmax differ" if differ else None
 
 
-def report_default(opt, fixture):
-    """For information: how far the default mode (int8 activations) is from float32."""
-    rows, trouble = score(opt, [t["ids"] for t in fixture["texts"]])
-    if trouble:
-        return print("default mode:", trouble)
-    nll = sum(r["nll"] for r in rows)
-    same = sum(a == b for r, t in zip(rows, fixture["texts"]) for a, b in zip(r["argmax"], t["argmax"]))
-    total = sum(len(t["ids"]) for t in fixture["texts"])
-    print(f"default mode: perplexity {np.exp(nll / fixture['n_scored']):.4f} (float32 {fixture['perplexity']:.4f}), "
-          f"argmax equal at {same} of {total}")
+def perplexity(rows):
+    return float(np.exp(sum(r["nll"] for r in rows) / sum(len(r["argmax"]) - 1 for r in rows)))
+
+
+def check_qpack_prose(opt, n):
+    with open(os.path.join(HERE, "demo_ppl.json")) as f:
+        fixture = json.load(f)
+    texts = fixture["texts"][:None if opt.demo else 3]     # all of them take a while in a debug build
+    lists = [t["ids"] for t in texts]
+    exact, trouble = score(opt, opt.qpack, lists, "--exact")
+    usual, trouble2 = score(opt, opt.qpack, lists)
+    if trouble or trouble2:
+        return n.add("prose, demo container", trouble or trouble2)
+    p, q = perplexity(exact), perplexity(usual)
+    same = np.mean([a == b for r, s in zip(exact, usual) for a, b in zip(r["argmax"], s["argmax"])])
+    bf16 = np.exp(sum(t["nll"] for t in texts) / sum(len(x) - 1 for x in lists))
+    print(f"demo container: perplexity {p:.4f} exact, {q:.4f} default (bfloat16 weights: {bf16:.4f}), argmax equal in both "
+          f"modes at {100 * same:.2f} %", flush=True)
+    n.add("prose, demo container", None if abs(q / p - 1) < 0.02 else f"perplexity {p:.4f} exact, {q:.4f} default")
+
+
+def check_qpack(opt, n, tmp):
+    if not opt.qpack:
+        return n.skip("demo container", 3, "no --qpack")
+    with open(os.path.join(HERE, "demo_greedy.json")) as f:
+        prompt = next(p for p in json.load(f)["prompts"] if p["name"] == "chat-capital")
+    path = os.path.join(tmp, "demo.reference")
+    nf.write_safetensors(path, {"input_ids": np.array([prompt["prompt_ids"]], np.int32),
+                                "greedy": np.zeros((1, 12), np.int32)})
+    nf.write(opt.qpack, path, path)
+    n.add("layers, demo container", verify(opt, opt.qpack, path))
+    if opt.demo:
+        n.add("weights, demo container", weights_differ(opt.demo, opt.qpack, 4))
+    else:
+        n.skip("weights of the demo container", 1, "no --demo")
+    if opt.score:
+        check_qpack_prose(opt, n)
+    else:
+        n.skip("prose on the demo container", 1, "no --score")
 
 
 def main():
     ap = argparse.ArgumentParser(description="run the built programs over every reference")
     ap.add_argument("swiftlet")
     ap.add_argument("--score")
+    ap.add_argument("--qpack")
     ap.add_argument("--demo")
     ap.add_argument("--tolerance", type=float, default=1e-3)
     ap.add_argument("names", nargs="*")
@@ -209,6 +241,8 @@ def main():
         opt.demo = None
     with tempfile.TemporaryDirectory() as tmp:
         check_cases(opt, n, tmp)
+        if not opt.names:
+            check_qpack(opt, n, tmp)
     if not opt.names:
         check_greedy(opt, n)
         check_scores(opt, n)

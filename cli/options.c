@@ -12,11 +12,11 @@
 
 #define C(id) (1u << CMD_##id)
 #define ANSWERING (C(CHAT) | C(GENERATE))
-#define RUNNING (ANSWERING | C(VERIFY) | C(EVAL) | C(INFO))
+#define RUNNING (ANSWERING | C(VERIFY) | C(EVAL) | C(INFO) | C(BENCH))
 #define EVERY ((1u << CMD_COUNT) - 1)
 #define INT_TOP 2147483647.0
 
-static const char INPUT[] = "Input", SAMPLING[] = "Sampling", MODEL[] = "Model", CONVERSION[] = "Conversion",
+static const char INPUT[] = "Input", SAMPLING[] = "Sampling", MODEL[] = "Model", CONVERSION[] = "Conversion", MEASURING[] = "Measuring",
                   OUTPUT[] = "Output", COMPATIBLE[] = "Accepted from the Swift program";
 
 /* clang-format off */
@@ -70,7 +70,7 @@ const option_row option_rows[OPT_COUNT] = {
 
     [OPT_SOURCE] = {"source", 0, TYPE_TEXT, CONVERSION, "DIR", NULL, NULL, 0, 0, false, C(REPACK), OPT_COUNT,
                     "MLX or Hugging Face checkpoint to read"},
-    [OPT_OUTPUT] = {"output", 0, TYPE_TEXT, CONVERSION, "DIR", NULL, NULL, 0, 0, false, C(REPACK), OPT_COUNT,
+    [OPT_OUTPUT] = {"output", 0, TYPE_TEXT, CONVERSION, "DIR", NULL, NULL, 0, 0, false, C(REPACK) | C(BENCH), OPT_COUNT,
                     "container to write, NAME.qpack"},
     [OPT_BITS] = {"bits", 0, TYPE_INT, CONVERSION, "N", "4", NULL, 4, 8, true, C(REPACK), OPT_COUNT,
                   "bits for each weight of an unquantised source: 4 or 8"},
@@ -78,6 +78,32 @@ const option_row option_rows[OPT_COUNT] = {
                    "weights that share a scale: 32, 64 or 128"},
     [OPT_REPLACE] = {"replace", 0, TYPE_SWITCH, CONVERSION, NULL, "off", NULL, 0, 0, false, C(REPACK), OPT_COUNT,
                      "replace an existing output"},
+
+    [OPT_SYNTHETIC] = {"synthetic", 0, TYPE_TEXT, MEASURING, "NAME", NULL, NULL, 0, 0, false, C(BENCH), OPT_COUNT,
+                       "random weights in the exact shapes of a model: qwen3.6-35b, qwen3-next-80b, ...; kept in the cache "
+                       "folder or where --output says"},
+    [OPT_IN_MEMORY] = {"in-memory", 0, TYPE_SWITCH, MEASURING, NULL, "off", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
+                       "with --synthetic: make the experts in memory instead of on disk"},
+    [OPT_BENCH_PROMPT] = {"prompt-tokens", 'p', TYPE_TEXT, MEASURING, "N,...", "512", NULL, 0, 0, false, C(BENCH),
+                          OPT_COUNT, "lengths of prompts; 0: none"},
+    [OPT_BENCH_TOKENS] = {"decode-tokens", 'n', TYPE_TEXT, MEASURING, "N,...", "128", NULL, 0, 0, false, C(BENCH),
+                          OPT_COUNT, "tokens to produce one after the other; 0: none"},
+    [OPT_DEPTH] = {"depth", 'd', TYPE_TEXT, MEASURING, "N,...", "0", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
+                   "tokens that the conversation holds before"},
+    [OPT_BATCH] = {"batch", 'b', TYPE_TEXT, MEASURING, "N,...", "1", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
+                   "conversations that decode together in one pass"},
+    [OPT_REPEAT] = {"repeat", 'r', TYPE_INT, MEASURING, "N", "5", NULL, 1, 100, false, C(BENCH), OPT_COUNT,
+                    "runs of each test, after one that does not count; the median is reported"},
+    [OPT_ROUTES] = {"routes", 0, TYPE_TEXT, MEASURING, "KIND", NULL, "uniform with random weights, else model", 0, 0,
+                    false, C(BENCH), OPT_COUNT,
+                    "who chooses the experts: model (its router), uniform (evenly at random), same (at random, one choice for "
+                    "all tokens of a pass)"},
+    [OPT_PROFILE] = {"profile", 0, TYPE_SWITCH, MEASURING, NULL, "off", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
+                     "also where the time goes"},
+    [OPT_DRIVE] = {"drive", 0, TYPE_SWITCH, MEASURING, NULL, "on", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
+                   "measure the drive before"},
+    [OPT_FORMAT] = {"format", 'o', TYPE_TEXT, MEASURING, "FORMAT", "md", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
+                    "md, csv, json or jsonl"},
 
     [OPT_TOLERANCE] = {"tolerance", 0, TYPE_REAL, OUTPUT, "X", "0.001", NULL, 0, 1e30, true, C(VERIFY), OPT_COUNT,
                        "largest difference that still counts as equal"},

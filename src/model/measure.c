@@ -80,6 +80,20 @@ static double rate(struct swl_model *m, int32_t n, void (*job)(void *, int32_t, 
     return median(rates, PASSES);
 }
 
+/* Room for a block of its own: far beyond the caches where the machine and the budget have that much. */
+static uint64_t block_bytes(const struct swl_model *m)
+{
+    uint64_t size = 512 * MIB, left = m->plan.limit > m->plan.total ? m->plan.limit - m->plan.total : 0;
+    swl_sysmem mem;
+
+    swl_sysmem_get(&mem);
+    if (mem.available && mem.available / 8 < size)
+        size = mem.available / 8;
+    if (left < size)
+        size = left;
+    return size < 64 * MIB ? 64 * MIB : size / MIB * MIB;
+}
+
 /* The dense weights when there are enough of them: they are in memory anyway. Else a block of its own. */
 static swl_status measure_memory(struct swl_model *m, peak_run *r, double *out, swl_error *err)
 {
@@ -88,11 +102,7 @@ static swl_status measure_memory(struct swl_model *m, peak_run *r, double *out, 
 
     r->memory = m->weights.arena;
     if (size < 512 * MIB) {
-        swl_sysmem mem;
-
-        swl_sysmem_get(&mem);
-        size = mem.available / 8 < 512 * MIB ? mem.available / 8 / MIB * MIB : 512 * MIB;
-        size = size ? size : 64 * MIB;
+        size = block_bytes(m);
         r->memory = own = swl_big_alloc(size);
         if (!own)
             return swl_fail(err, SWL_E_NOMEM, "out of memory for %" PRIu64 " bytes to read", size);

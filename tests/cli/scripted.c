@@ -365,3 +365,56 @@ void swl_session_cancel(swl_session *s, bool on)
 {
     (void)s, (void)on; /* the callbacks stop the script soon enough */
 }
+
+swl_status swl_batch_eval(const swl_batch_entry *entries, int32_t n_entries, float *logits, swl_error *err)
+{
+    (void)n_entries;
+    return swl_session_eval(entries[0].session, entries[0].ids, entries[0].n, entries[0].want, logits, err);
+}
+
+swl_status swl_session_mark(swl_session *s, swl_error *err)
+{
+    (void)s, (void)err;
+    return SWL_OK;
+}
+
+int32_t swl_session_rewind(swl_session *s, int32_t n)
+{
+    s->n_tokens = n < s->n_tokens ? n : s->n_tokens;
+    return s->n_tokens;
+}
+
+swl_status swl_session_fork(swl_session **out, const swl_session *s, swl_error *err)
+{
+    (void)s;
+    return swl_session_create(out, NULL, err);
+}
+
+void swl_profile_start(swl_model *m, bool phases)
+{
+    (void)m, (void)phases;
+}
+
+void swl_profile_get(swl_model *m, swl_profile *out)
+{
+    (void)m;
+    memset(out, 0, sizeof *out);
+}
+
+const char *swl_phase_name(swl_phase phase)
+{
+    (void)phase;
+    return "";
+}
+
+swl_status swl_machine_measure(swl_model *m, bool drive, swl_machine_rates *out, swl_error *err)
+{
+    (void)m, (void)drive, (void)err;
+    memset(out, 0, sizeof *out);
+    return SWL_OK;
+}
+
+void swl_routes_set(swl_model *m, swl_routes routes, uint64_t seed)
+{
+    (void)m, (void)routes, (void)seed;
+}

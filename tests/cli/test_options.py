@@ -17,7 +17,7 @@ import harness
 
 PROGRAM = sys.argv.pop(1)
 MODEL = tempfile.mkdtemp(prefix="swiftlet-test-")  # the scripted engine reads nothing from it
-COMMANDS = ["chat", "generate", "repack", "verify", "eval", "info", "tokenize", "help", "version"]
+COMMANDS = ["chat", "generate", "repack", "verify", "eval", "info", "bench", "tokenize", "help", "version"]
 
 # swl_status: exit code, as cli-web.md section 4 has them
 STATUS = {1: 1, 2: 2, 3: 4, 4: 4, 5: 3, 6: 3, 7: 6, 8: 1, 9: 5, 10: 130, 11: 1}
@@ -111,6 +111,17 @@ class Usage(unittest.TestCase):
     def test_bits_and_groups_are_closed_sets(self):
         self.fails("expected 4 or 8", "repack", "a", "--output", "b", "--bits", "5")
         self.fails("expected 32, 64 or 128", "repack", "a", "--output", "b", "--group", "48")
+
+    def test_benchmarks_say_what_they_need(self):
+        self.fails("nothing to measure", "bench")
+        self.fails("only one can be measured", "bench", MODEL, "--synthetic", "tiny")
+        self.fails("need --synthetic", "bench", MODEL, "--in-memory")
+        self.fails("expected md, csv, json or jsonl", "bench", MODEL, "-o", "xml")
+        self.fails("expected model, uniform or same", "bench", MODEL, "--routes", "best")
+        for option, values in [("-p", ["", "x", "1,", ",1", "-1", "1,,2", "99999999999", ",".join(["1"] * 17)]),
+                               ("-b", ["0", "65"]), ("-d", ["1 2"]), ("-n", ["1.5"])]:
+            for value in values:
+                self.fails("is", "bench", MODEL, option, value)
 
     def test_operands_are_counted(self):
         self.fails("too few operands", "info")

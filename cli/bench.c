@@ -1,0 +1,511 @@
+/*
+ * bench.c: swiftlet bench: how fast prompts are read and tokens produced, beside what the machine can do, measured in the
+ * same minute. A test runs once to warm up and then several times; every run begins at the same place of a conversation.
+ */
+#define _GNU_SOURCE
+#include "bench.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "commands.h"
+#include "engine.h"
+#include "format.h"
+#include "interrupt.h"
+#include "output.h"
+
+typedef struct int_list {
+    int32_t x[BENCH_LIST_MAX];
+    int n;
+} int_list;
+
+enum { LEAVE_FREE_GB = 15, BATCH_MAX = 64 };
+
+typedef struct bench {
+    bench_setup s;
+    bench_format format;
+    int_list prompts, tokens, depths, batches;
+    char container[1024]; /* of --synthetic */
+    swl_routes routes;
+    swl_model *model;
+    swl_session *sessions[BATCH_MAX];
+    int32_t *ids;         /* random, [n_ids] */
+    int32_t n_ids;
+    float *logits;        /* [largest batch][vocab] */
+    swl_candidate *scratch;
+    swl_rng rng;
+    bench_row *rows;
+    int n_rows;
+} bench;
+
+/* ---- options ---------------------------------------------------------------------------------------------------------- */
+
+static swl_status parse_list(int_list *l, const arguments *a, option_id id, int32_t min, int32_t max, swl_error *err)
+{
+    const char *text = opt_text(a, id), *end;
+    char item[24];
+    int64_t n;
+
+    for (l->n = 0; *text; text = *end ? end + 1 : end) {
+        end = text + strcspn(text, ",");
+        snprintf(item, sizeof item, "%.*s", (int)(end - text < 23 ? end - text : 23), text);
+        if (!parse_int(item, &n) || n < min || n > max || l->n == BENCH_LIST_MAX || (*end && !end[1]))
+            return fail(err, SWL_E_ARG, "--%s is \"%s\", expected up to %d numbers from %d to %d with commas between",
+                        option_rows[id].name, opt_text(a, id), BENCH_LIST_MAX, min, max);
+        l->x[l->n++] = (int32_t)n;
+    }
+    return l->n ? SWL_OK : fail(err, SWL_E_ARG, "--%s is empty", option_rows[id].name);
+}
+
+static int32_t largest(const int_list *l)
+{
+    int32_t max = 0;
+
+    for (int i = 0; i < l->n; i++)
+        max = l->x[i] > max ? l->x[i] : max;
+    return max;
+}
+
+static swl_status parse_routes(bench *b, swl_error *err)
+{
+    static const char *const names[] = {"model", "uniform", "same"};
+    const char *text = opt_text(b->s.a, OPT_ROUTES);
+
+    if (!text)
+        text = opt_text(b->s.a, OPT_SYNTHETIC) ? "uniform" : "model";
+    for (int i = 0; i < 3; i++) {
+        if (!strcmp(text, names[i])) {
+            b->routes = (swl_routes)i;
+            b->s.routes = names[i];
+            return SWL_OK;
+        }
+    }
+    return fail(err, SWL_E_ARG, "--routes is \"%s\", expected model, uniform or same", text);
+}
+
+static swl_status parse(bench *b, swl_error *err)
+{
+    const arguments *a = b->s.a;
+    swl_status st = parse_list(&b->prompts, a, OPT_BENCH_PROMPT, 0, 1 << 20, err);
+
+    if (!st)
+        st = parse_list(&b->tokens, a, OPT_BENCH_TOKENS, 0, 1 << 20, err);
+    if (!st)
+        st = parse_list(&b->depths, a, OPT_DEPTH, 0, 1 << 20, err);
+    if (!st)
+        st = parse_list(&b->batches, a, OPT_BATCH, 1, BATCH_MAX, err);
+    if (!st)
+        st = parse_routes(b, err);
+    if (!st && !bench_format_find(opt_on(a, OPT_JSON) ? "json" : opt_text(a, OPT_FORMAT), &b->format))
+        st = fail(err, SWL_E_ARG, "--format is \"%s\", expected md, csv, json or jsonl", opt_text(a, OPT_FORMAT));
+    if (!st && opt_text(a, OPT_SYNTHETIC) && a->n_operands)
+        st = fail(err, SWL_E_ARG, "a model and --synthetic are given; only one can be measured");
+    if (!st && !opt_text(a, OPT_SYNTHETIC) && (opt_on(a, OPT_IN_MEMORY) || opt_text(a, OPT_OUTPUT)))
+        st = fail(err, SWL_E_ARG, "--in-memory and --output need --synthetic");
+    if (!st && !opt_text(a, OPT_SYNTHETIC) && !a->n_operands && !a->values[OPT_MODEL].set)
+        st = fail(err, SWL_E_ARG, "nothing to measure: name a model, or shapes with --synthetic NAME");
+    return st;
+}
+
+/* ---- the container ---------------------------------------------------------------------------------------------------- */
+
+static bool on_progress(void *arg, uint64_t done, uint64_t total)
+{
+    char x[16], y[16];
+
+    (void)arg;
+    if (stderr_is_terminal())
+        progress_show("making the container: %s of %s", format_bytes(x, done), format_bytes(y, total));
+    return !interrupt_asked();
+}
+
+/* Creates the folders of a path, without its last component. */
+static void make_parents(const char *path)
+{
+    char dir[1024];
+
+    for (const char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+        snprintf(dir, sizeof dir, "%.*s", (int)(p - path), path);
+        mkdir(dir, 0777);
+    }
+}
+
+/* --output, else the cache folder. */
+static swl_status name_container(bench *b, swl_error *err)
+{
+    const arguments *a = b->s.a;
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"), *kind = opt_on(a, OPT_IN_MEMORY) ? "-dense" : "";
+    char folder[512];
+    int n;
+
+    if (opt_text(a, OPT_OUTPUT)) {
+        n = snprintf(b->container, sizeof b->container, "%s", opt_text(a, OPT_OUTPUT));
+        return n < (int)sizeof b->container ? SWL_OK : fail(err, SWL_E_ARG, "--output is too long");
+    }
+    if (cache && *cache)
+        n = snprintf(folder, sizeof folder, "%s/swiftlet", cache);
+    else
+        n = snprintf(folder, sizeof folder, "%s/.cache/swiftlet", home ? home : ".");
+    if (n >= (int)sizeof folder)
+        return fail(err, SWL_E_ARG, "the name of the cache folder is too long; give --output");
+    snprintf(b->container, sizeof b->container, "%s/%s%s.qpack", folder, opt_text(a, OPT_SYNTHETIC), kind);
+    make_parents(b->container);
+    return SWL_OK;
+}
+
+static swl_status make_container(bench *b, swl_error *err)
+{
+    const arguments *a = b->s.a;
+    swl_synthetic_options o;
+    struct stat sb;
+    swl_status st = name_container(b, err);
+
+    if (st || !stat(b->container, &sb))
+        return st;
+    swl_synthetic_options_init(&o);
+    o.name = opt_text(a, OPT_SYNTHETIC);
+    o.output = b->container;
+    o.seed = b->s.seed;
+    o.experts_absent = opt_on(a, OPT_IN_MEMORY);
+    o.leave_free = UINT64_C(1000000000) * LEAVE_FREE_GB;
+    o.on_progress = on_progress;
+    if (!opt_on(a, OPT_QUIET))
+        note("writing %s; it stays there for the next time", b->container);
+    interrupt_stoppable(true);
+    st = swl_synthetic_create(&o, err);
+    interrupt_stoppable(false);
+    progress_clear();
+    return st;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------------------------- */
+
+/* Experts made in memory must all be there: the budget is then what the whole takes, as long as the machine has it. */
+static swl_status allow_all(swl_model_options *o, swl_error *err)
+{
+    swl_memory_plan usual, all;
+    char x[16], y[16];
+    swl_status st;
+
+    swl_memory_plan_make(&usual, o, NULL);
+    o->memory_bytes = INT64_MAX;
+    o->pool_slots = usual.n_experts;
+    st = swl_memory_plan_make(&all, o, err);
+    if (!st && all.total > usual.limit + usual.limit / 9)
+        st = fail(err, SWL_E_BUDGET, "the whole model takes %s in memory; this machine has %s to give",
+                  format_bytes(x, all.total), format_bytes(y, usual.limit));
+    o->memory_bytes = all.total;
+    return st;
+}
+
+static int32_t context_needed(const bench *b)
+{
+    int32_t p = largest(&b->prompts), n = largest(&b->tokens);
+
+    return largest(&b->depths) + (p > n ? p : n) + 1;
+}
+
+static swl_status open_model(bench *b, swl_error *err)
+{
+    const arguments *a = b->s.a;
+    swl_model_options o;
+    int n_used;
+    const char *dir = opt_text(a, OPT_SYNTHETIC) ? b->container : model_dir(a, &n_used);
+    swl_status st = model_options(&o, a, dir, err);
+
+    if (st)
+        return st;
+    b->s.model = opt_text(a, OPT_SYNTHETIC) ? opt_text(a, OPT_SYNTHETIC) : dir;
+    if (!o.ctx_tokens)
+        o.ctx_tokens = context_needed(b);
+    if (opt_on(a, OPT_IN_MEMORY) && !o.memory_bytes)
+        st = allow_all(&o, err);
+    if (!st)
+        st = swl_model_open(&b->model, &o, err);
+    if (st)
+        return st;
+    swl_model_info_get(b->model, &b->s.info);
+    swl_memory_plan_get(b->model, &b->s.plan);
+    swl_routes_set(b->model, b->routes, b->s.seed);
+    if (b->s.info.ctx_tokens < context_needed(b))
+        return fail(err, SWL_E_ARG, "the tests need a context of %d tokens, --ctx is %d", context_needed(b),
+                    b->s.info.ctx_tokens);
+    return SWL_OK;
+}
+
+/* Ids from the lower nine tenths of the vocabulary: the end may be padding. */
+static int32_t random_id(bench *b)
+{
+    static const float even[4] = {0};
+    uint64_t r = 0;
+
+    for (int i = 0; i < 8; i++) {
+        const swl_sampling p = {.temperature = 1, .top_p = 1};
+        swl_candidate scratch[4];
+
+        r = r << 2 | (uint64_t)swl_sample(even, 4, &p, &b->rng, scratch);
+    }
+    return (int32_t)(r * (uint64_t)(b->s.info.vocab / 10 * 9) >> 16);
+}
+
+static swl_status make_buffers(bench *b, swl_error *err)
+{
+    size_t vocab = (size_t)b->s.info.vocab, batch = (size_t)largest(&b->batches);
+
+    b->n_ids = context_needed(b);
+    b->ids = malloc((size_t)b->n_ids * sizeof *b->ids);
+    b->logits = malloc(batch * vocab * sizeof *b->logits);
+    b->scratch = malloc(vocab * sizeof *b->scratch);
+    b->rows = calloc((size_t)b->depths.n * (size_t)(b->prompts.n + b->tokens.n * b->batches.n), sizeof *b->rows);
+    if (!b->ids || !b->logits || !b->scratch || !b->rows)
+        return fail(err, SWL_E_NOMEM, "out of memory");
+    swl_rng_init(&b->rng, b->s.seed);
+    for (int32_t i = 0; i < b->n_ids; i++)
+        b->ids[i] = random_id(b);
+    return swl_session_create(&b->sessions[0], b->model, err);
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------------- */
+
+static void show(const bench *b, const bench_row *r, int run)
+{
+    if (!opt_on(b->s.a, OPT_QUIET) && stderr_is_terminal())
+        progress_show("%s %d, depth %d, batch %d: run %d of %d", r->kind == BENCH_PROMPT ? "prompt" : "decode", r->n,
+                      r->depth, r->batch, run, r->n_runs);
+}
+
+static swl_status stopped(swl_error *err)
+{
+    return interrupt_asked() ? fail(err, SWL_E_CANCELLED, "%s", "") : SWL_OK;
+}
+
+/* The first conversation at `depth`, marked, so that each run can go back there. */
+static swl_status reach_depth(bench *b, int32_t depth, swl_error *err)
+{
+    swl_session *s = b->sessions[0];
+    swl_status st;
+
+    swl_session_reset(s);
+    if (!depth)
+        return SWL_OK;
+    st = swl_session_eval(s, b->ids, depth, SWL_LOGITS_NONE, NULL, err);
+    return st ? st : swl_session_mark(s, err);
+}
+
+/* As many conversations as the test needs, all like the first. */
+static swl_status fork_sessions(bench *b, int32_t batch, swl_error *err)
+{
+    swl_status st = SWL_OK;
+
+    for (int32_t i = 1; i < batch && !st; i++) {
+        st = swl_session_fork(&b->sessions[i], b->sessions[0], err);
+        if (!st)
+            st = swl_session_mark(b->sessions[i], err);
+    }
+    return st;
+}
+
+static void drop_forks(bench *b)
+{
+    for (int i = 1; i < BATCH_MAX; i++) {
+        swl_session_free(b->sessions[i]);
+        b->sessions[i] = NULL;
+    }
+}
+
+static void go_back(bench *b, const bench_row *r)
+{
+    for (int32_t i = 0; i < r->batch; i++) {
+        if (r->depth)
+            swl_session_rewind(b->sessions[i], r->depth);
+        else
+            swl_session_reset(b->sessions[i]);
+    }
+}
+
+/* Random weights have nothing to say: the next id is random. A trained model goes on with its own words. Either way a
+ * token is drawn, because that is part of the time. */
+static int32_t next_id(bench *b, int32_t i, int32_t step)
+{
+    swl_sampling p = {.temperature = b->s.info.synthetic ? 0.0f : 1.0f, .top_p = 1};
+    int32_t id = swl_sample(b->logits + (int64_t)i * b->s.info.vocab, b->s.info.vocab, &p, &b->rng, b->scratch);
+
+    return b->s.info.synthetic || id < 0 ? b->ids[(step * 7 + i * 13) % b->n_ids] : id;
+}
+
+static swl_status decode(bench *b, const bench_row *r, int32_t n, swl_error *err)
+{
+    swl_batch_entry entries[BATCH_MAX];
+    int32_t id[BATCH_MAX];
+    swl_status st = SWL_OK;
+
+    for (int32_t i = 0; i < r->batch; i++) {
+        id[i] = b->ids[i % b->n_ids];
+        entries[i] = (swl_batch_entry){b->sessions[i], &id[i], 1, SWL_LOGITS_LAST};
+    }
+    for (int32_t step = 0; step < n && !st; step++) {
+        st = swl_batch_eval(entries, r->batch, b->logits, err);
+        for (int32_t i = 0; i < r->batch && !st; i++)
+            id[i] = next_id(b, i, step);
+        if (!st)
+            st = stopped(err);
+    }
+    return st;
+}
+
+static swl_status prompt(bench *b, const bench_row *r, swl_error *err)
+{
+    swl_status st = swl_session_eval(b->sessions[0], b->ids + r->depth, r->n, SWL_LOGITS_LAST, b->logits, err);
+
+    if (!st)
+        next_id(b, 0, 0);
+    return st ? st : stopped(err);
+}
+
+static swl_status run_once(bench *b, const bench_row *r, bool warm_up, swl_error *err)
+{
+    go_back(b, r);
+    if (r->kind == BENCH_PROMPT)
+        return prompt(b, r, err);
+    return decode(b, r, warm_up && r->n > 8 ? r->n / 8 : r->n, err);
+}
+
+static void faults(uint64_t *minor, uint64_t *major)
+{
+    struct rusage u = {0};
+
+    getrusage(RUSAGE_SELF, &u);
+    *minor = (uint64_t)u.ru_minflt;
+    *major = (uint64_t)u.ru_majflt;
+}
+
+static void subtract(swl_model_stats *a, const swl_model_stats *b)
+{
+    a->expert_hits -= b->expert_hits;
+    a->expert_misses -= b->expert_misses;
+    a->expert_bytes_read -= b->expert_bytes_read;
+}
+
+static swl_status timed_runs(bench *b, bench_row *r, swl_error *err)
+{
+    swl_model_stats before;
+    uint64_t minor, major;
+    double begin;
+    swl_status st = SWL_OK;
+
+    swl_model_stats_get(b->model, &before);
+    faults(&minor, &major);
+    swl_profile_start(b->model, b->s.profile);
+    for (int i = 0; i < r->n_runs && !st; i++) {
+        show(b, r, i + 1);
+        begin = seconds_now();
+        st = run_once(b, r, false, err);
+        r->seconds[i] = seconds_now() - begin;
+    }
+    swl_profile_get(b->model, &r->profile);
+    swl_model_stats_get(b->model, &r->stats);
+    subtract(&r->stats, &before);
+    faults(&r->faults_minor, &r->faults_major);
+    r->faults_minor -= minor;
+    r->faults_major -= major;
+    return st;
+}
+
+static swl_status run_row(bench *b, bench_kind kind, int32_t depth, int32_t batch, int32_t n, swl_error *err)
+{
+    bench_row *r = &b->rows[b->n_rows];
+    swl_status st = SWL_OK;
+
+    if (!n)
+        return SWL_OK;
+    *r = (bench_row){.kind = kind, .depth = depth, .batch = batch, .n = n, .n_runs = opt_int(b->s.a, OPT_REPEAT)};
+    show(b, r, 0);
+    st = fork_sessions(b, batch, err);
+    if (!st)
+        st = run_once(b, r, true, err);
+    if (!st)
+        st = swl_machine_measure(b->model, false, &r->machine, err);
+    if (!st)
+        st = timed_runs(b, r, err);
+    go_back(b, &(bench_row){.depth = depth, .batch = 1});
+    drop_forks(b);
+    b->n_rows += !st;
+    return st;
+}
+
+static swl_status run_depth(bench *b, int32_t depth, swl_error *err)
+{
+    swl_status st = reach_depth(b, depth, err);
+
+    for (int i = 0; i < b->prompts.n && !st; i++)
+        st = run_row(b, BENCH_PROMPT, depth, 1, b->prompts.x[i], err);
+    for (int i = 0; i < b->tokens.n; i++)
+        for (int k = 0; k < b->batches.n && !st; k++)
+            st = run_row(b, BENCH_DECODE, depth, b->batches.x[k], b->tokens.x[i], err);
+    return st;
+}
+
+static swl_status run_all(bench *b, swl_error *err)
+{
+    swl_status st = SWL_OK;
+
+    if (opt_on(b->s.a, OPT_DRIVE))
+        st = swl_machine_measure(b->model, true, &b->s.drive, err);
+    for (int i = 0; i < b->depths.n && !st; i++)
+        st = run_depth(b, b->depths.x[i], err);
+    return st;
+}
+
+/* What was asked for, for the record. */
+static void write_command(bench_setup *s)
+{
+    size_t n = (size_t)snprintf(s->command, sizeof s->command, "swiftlet bench");
+
+    for (int i = 0; i < s->a->n_operands && n < sizeof s->command; i++)
+        n += (size_t)snprintf(s->command + n, sizeof s->command - n, " %s", s->a->operands[i]);
+    for (int id = 0; id < OPT_COUNT && n < sizeof s->command; id++) {
+        const option_value *v = &s->a->values[id];
+
+        if (v->set && v->origin != FROM_BUILTIN && option_rows[id].type == TYPE_SWITCH)
+            n += (size_t)snprintf(s->command + n, sizeof s->command - n, " --%s%s", v->on ? "" : "no-", option_rows[id].name);
+        else if (v->set && v->origin != FROM_BUILTIN)
+            n += (size_t)snprintf(s->command + n, sizeof s->command - n, " --%s %s", option_rows[id].name, v->text);
+    }
+}
+
+static void release(bench *b)
+{
+    drop_forks(b);
+    swl_session_free(b->sessions[0]);
+    swl_model_close(b->model);
+    free(b->ids);
+    free(b->logits);
+    free(b->scratch);
+    free(b->rows);
+}
+
+swl_status run_bench(const arguments *a, swl_error *err)
+{
+    bench b = {.s = {.a = a, .seed = 1, .profile = opt_on(a, OPT_PROFILE)}};
+    swl_status st = parse(&b, err);
+
+    write_command(&b.s);
+    if (!st && opt_text(a, OPT_SYNTHETIC))
+        st = make_container(&b, err);
+    if (!st)
+        st = open_model(&b, err);
+    if (!st)
+        st = make_buffers(&b, err);
+    interrupt_stoppable(true);
+    if (!st)
+        st = run_all(&b, err);
+    interrupt_stoppable(false);
+    progress_clear();
+    if (b.n_rows) /* also what was measured before an error */
+        bench_report(&b.s, b.format, b.rows, b.n_rows);
+    release(&b);
+    return st;
+}

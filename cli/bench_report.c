@@ -1,0 +1,350 @@
+/*
+ * bench_report.c: a measured row as one flat object of figures, and that as JSON, JSON lines, CSV, or tables in Markdown.
+ * The figures are worked out here and nowhere else.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "bench.h"
+#include "format.h"
+#include "output.h"
+
+bool bench_format_find(const char *name, bench_format *out)
+{
+    static const char *const names[] = {"md", "csv", "json", "jsonl"};
+
+    for (int i = 0; i < 4; i++) {
+        if (!strcmp(name, names[i])) {
+            *out = (bench_format)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the machine ---------------------------------------------------------------------------------------------------- */
+
+static void processor_name(char *dst, size_t size)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    const char *value;
+
+    snprintf(dst, size, "unknown processor");
+    while (f && fgets(line, sizeof line, f)) {
+        if (strncmp(line, "model name", 10) || !(value = strchr(line, ':')))
+            continue;
+        snprintf(dst, size, "%s", value + 1 + strspn(value + 1, " "));
+        dst[strcspn(dst, "\n")] = 0;
+        break;
+    }
+    if (f)
+        fclose(f);
+}
+
+static json_t *setup_object(const bench_setup *b)
+{
+    json_t *o = out_object();
+    struct utsname u;
+    char name[128];
+
+    processor_name(name, sizeof name);
+    json_object_set_new(o, "program", json_sprintf("swiftlet %s", swl_version()));
+    json_object_set_new(o, "command", json_string(b->command));
+    json_object_set_new(o, "processor", json_string(name));
+    json_object_set_new(o, "system", uname(&u) ? json_null() : json_sprintf("%s %s %s", u.sysname, u.release, u.machine));
+    json_object_set_new(o, "cpu_level", json_string(b->info.cpu_level));
+    json_object_set_new(o, "threads", json_integer(b->info.n_threads));
+    json_object_set_new(o, "model", json_string(b->model));
+    json_object_set_new(o, "weights", json_string(b->info.synthetic ? "synthetic" : "trained"));
+    json_object_set_new(o, "routes", json_string(b->routes));
+    json_object_set_new(o, "experts_in_pool", json_integer(b->plan.pool_slots));
+    json_object_set_new(o, "experts", json_integer(b->plan.n_experts));
+    json_object_set_new(o, "chunk_tokens", json_integer(b->plan.chunk_tokens));
+    json_object_set_new(o, "context_tokens", json_integer(b->info.ctx_tokens));
+    json_object_set_new(o, "budget_bytes", json_integer((json_int_t)b->plan.limit));
+    json_object_set_new(o, "planned_bytes", json_integer((json_int_t)b->plan.total));
+    json_object_set_new(o, "peak_memory_bytes", json_integer((json_int_t)peak_memory()));
+    json_object_set_new(o, "drive_bytes_per_second", b->drive.drive_read > 0 ? out_real(b->drive.drive_read) : json_null());
+    json_object_set_new(o, "drive_read_bytes", json_integer((json_int_t)b->drive.drive_read_bytes));
+    return o;
+}
+
+/* ---- a row ------------------------------------------------------------------------------------------------------------ */
+
+static int by_size(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
+typedef struct spread {
+    double median, min, max, sum;
+} spread;
+
+static spread spread_of(const double *x, int n)
+{
+    double sorted[100];
+    spread s = {0};
+
+    memcpy(sorted, x, (size_t)n * sizeof *x);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+    s.median = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    s.min = sorted[0];
+    s.max = sorted[n - 1];
+    for (int i = 0; i < n; i++)
+        s.sum += x[i];
+    return s;
+}
+
+static void set(json_t *o, const char *key, double x)
+{
+    json_object_set_new(o, key, out_real(x));
+}
+
+/* The time of one pass at each batch size against the first row of the same kind, depth and length. */
+static double pass_ratio(const bench_row *rows, int i)
+{
+    for (int k = 0; k < i; k++) {
+        if (rows[k].kind == rows[i].kind && rows[k].depth == rows[i].depth && rows[k].n == rows[i].n)
+            return spread_of(rows[i].seconds, rows[i].n_runs).median / spread_of(rows[k].seconds, rows[k].n_runs).median;
+    }
+    return 1;
+}
+
+static void set_phases(json_t *o, const bench_row *r)
+{
+    char key[64];
+
+    for (int i = 0; i < SWL_PHASE_COUNT; i++) {
+        snprintf(key, sizeof key, "ms_%s", swl_phase_name((swl_phase)i));
+        set(o, key, 1e-6 * (double)r->profile.phase_ns[i] / (double)r->profile.n_passes);
+    }
+}
+
+static json_t *row_object(const bench_setup *b, const bench_row *rows, int i)
+{
+    const bench_row *r = &rows[i];
+    const swl_profile *p = &r->profile;
+    spread s = spread_of(r->seconds, r->n_runs);
+    double per_run = (double)r->batch * r->n, tokens = per_run * r->n_runs;
+    double bytes = (double)(p->dense_bytes + p->expert_bytes + p->state_bytes + p->kv_bytes);
+    uint64_t asked = r->stats.expert_hits + r->stats.expert_misses;
+    json_t *o = json_object();
+
+    json_object_set_new(o, "test", json_string(r->kind == BENCH_PROMPT ? "prompt" : "decode"));
+    json_object_set_new(o, "tokens", json_integer(r->n));
+    json_object_set_new(o, "depth", json_integer(r->depth));
+    json_object_set_new(o, "batch", json_integer(r->batch));
+    json_object_set_new(o, "runs", json_integer(r->n_runs));
+    set(o, "tokens_per_second", per_run / s.median);
+    set(o, "tokens_per_second_min", per_run / s.max);
+    set(o, "tokens_per_second_max", per_run / s.min);
+    set(o, "ms_per_pass", 1e3 * s.sum / (double)p->n_passes);
+    json_object_set_new(o, "first_token_seconds", r->kind == BENCH_PROMPT ? out_real(s.median) : json_null());
+    set(o, "time_against_batch_1", pass_ratio(rows, i));
+    set(o, "bytes_per_token", bytes / tokens);
+    set(o, "dense_bytes_per_token", (double)p->dense_bytes / tokens);
+    set(o, "expert_bytes_per_token", (double)p->expert_bytes / tokens);
+    set(o, "state_bytes_per_token", (double)p->state_bytes / tokens);
+    set(o, "kv_bytes_per_token", (double)p->kv_bytes / tokens);
+    set(o, "bytes_per_second", bytes / s.sum);
+    set(o, "memory_bytes_per_second", r->machine.memory_read);
+    set(o, "memory_fraction", bytes / s.sum / r->machine.memory_read);
+    set(o, "multiply_adds_per_second", (double)p->multiply_adds / s.sum);
+    set(o, "int8_multiply_adds_per_second", r->machine.int8_multiply_add);
+    set(o, "int8_fraction", (double)p->multiply_adds / s.sum / r->machine.int8_multiply_add);
+    json_object_set_new(o, "expert_hit_rate", asked ? out_real((double)r->stats.expert_hits / (double)asked) : json_null());
+    set(o, "read_bytes_per_token", (double)r->stats.expert_bytes_read / tokens);
+    set(o, "read_bytes_per_second", (double)r->stats.expert_bytes_read / s.sum);
+    json_object_set_new(o, "drive_fraction",
+                        b->drive.drive_read > 0 ? out_real((double)r->stats.expert_bytes_read / s.sum / b->drive.drive_read)
+                                                : json_null());
+    set(o, "waiting_ms_per_pass", 1e-6 * (double)p->wait_ns / (double)p->n_passes);
+    set(o, "page_faults_per_token", (double)(r->faults_minor + r->faults_major) / tokens);
+    set(o, "major_page_faults", (double)r->faults_major);
+    if (b->profile)
+        set_phases(o, r);
+    return o;
+}
+
+/* ---- formats ---------------------------------------------------------------------------------------------------------- */
+
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+
+static void csv_value(const json_t *v)
+{
+    if (json_is_string(v)) {
+        out_text("\"", 1);
+        for (const char *p = json_string_value(v); *p; p++)
+            out_printf(*p == '"' ? "\"%c" : "%c", *p);
+        out_text("\"", 1);
+    } else if (json_is_integer(v)) {
+        out_printf("%lld", (long long)json_integer_value(v));
+    } else if (json_is_real(v)) {
+        out_printf("%.10g", json_real_value(v));
+    }
+}
+
+/* The row's own columns first, then what all rows have in common. */
+static void csv(json_t *setup, json_t *rows)
+{
+    const char *key;
+    json_t *row, *v;
+    size_t i;
+
+    json_array_foreach(rows, i, row)
+    {
+        int n = 0;
+
+        json_object_update_missing(row, setup);
+        if (!i) {
+            json_object_foreach(row, key, v) out_printf("%s%s", n++ ? "," : "", key);
+            out_text("\n", 1);
+            n = 0;
+        }
+        json_object_foreach(row, key, v)
+        {
+            if (n++)
+                out_text(",", 1);
+            csv_value(v);
+        }
+        out_text("\n", 1);
+    }
+}
+
+static void lines(json_t *setup, json_t *rows)
+{
+    json_t *row;
+    size_t i;
+
+    json_array_foreach(rows, i, row)
+    {
+        json_t *o = json_copy(setup);
+
+        json_object_update(o, row);
+        out_json(o);
+    }
+}
+
+static void md_setup(const bench_setup *b, const json_t *o)
+{
+    char x[16], y[16], z[16];
+
+    out_printf("%s, %s, %s kernels, %d threads\n", json_string_value(json_object_get(o, "program")),
+               json_string_value(json_object_get(o, "processor")), b->info.cpu_level, b->info.n_threads);
+    out_printf("`%s`\n\n", b->command);
+    out_printf("%s: %s, %s routes; ", b->model, b->info.synthetic ? "synthetic weights" : b->info.family,
+               !strcmp(b->routes, "model") ? "the router's" : !strcmp(b->routes, "same") ? "one random choice for each pass as"
+                                                                                      : "uniform random");
+    if (b->plan.n_experts)
+        out_printf("%d of %d experts of each layer fit in memory, ", b->plan.pool_slots, b->plan.n_experts);
+    out_printf("chunks of %d tokens\n", b->plan.chunk_tokens);
+    out_printf("memory: %s at most so far, %s planned, %s allowed\n", format_bytes(x, peak_memory()),
+               format_bytes(y, b->plan.total), format_bytes(z, b->plan.limit));
+    if (b->drive.drive_read > 0)
+        out_printf("drive: %s/s in random reads of %s\n", format_bytes(x, (uint64_t)b->drive.drive_read),
+                   format_bytes(y, b->drive.drive_read_bytes));
+    out_printf("\n");
+}
+
+static void md_rates(const json_t *rows)
+{
+    json_t *o;
+    size_t i;
+
+    out_printf("| test | depth | batch | t/s | min - max | ms/pass | MB/token | GB/s | memory GB/s | reached | Gmac/s | int8 "
+               "Gmac/s | reached |\n"
+               "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
+    json_array_foreach(rows, i, o)
+    {
+        out_printf("| %s %.0f | %.0f | %.0f | %.2f | %.2f - %.2f | %.1f | %.1f | %.2f | %.2f | %.0f%% | %.1f | %.1f | %.0f%% |\n",
+                   json_string_value(json_object_get(o, "test")), number(o, "tokens"), number(o, "depth"),
+                   number(o, "batch"), number(o, "tokens_per_second"), number(o, "tokens_per_second_min"),
+                   number(o, "tokens_per_second_max"), number(o, "ms_per_pass"), 1e-6 * number(o, "bytes_per_token"),
+                   1e-9 * number(o, "bytes_per_second"), 1e-9 * number(o, "memory_bytes_per_second"),
+                   100 * number(o, "memory_fraction"), 1e-9 * number(o, "multiply_adds_per_second"),
+                   1e-9 * number(o, "int8_multiply_adds_per_second"), 100 * number(o, "int8_fraction"));
+    }
+}
+
+static void md_experts(const bench_setup *b, const json_t *rows)
+{
+    json_t *o;
+    size_t i;
+
+    if (!b->plan.n_experts)
+        return;
+    out_printf("\n| test | depth | batch | first token s | time/batch 1 | hits | GB read/token | GB/s read | of the drive | "
+               "waiting ms/pass | page faults/token |\n"
+               "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
+    json_array_foreach(rows, i, o)
+    {
+        out_printf("| %s %.0f | %.0f | %.0f | %.2f | %.2f | %.1f%% | %.3f | %.2f | %.0f%% | %.2f | %.1f |\n",
+                   json_string_value(json_object_get(o, "test")), number(o, "tokens"), number(o, "depth"),
+                   number(o, "batch"), number(o, "first_token_seconds"), number(o, "time_against_batch_1"),
+                   100 * number(o, "expert_hit_rate"), 1e-9 * number(o, "read_bytes_per_token"),
+                   1e-9 * number(o, "read_bytes_per_second"), 100 * number(o, "drive_fraction"),
+                   number(o, "waiting_ms_per_pass"), number(o, "page_faults_per_token"));
+    }
+}
+
+static void md_phases(const bench_setup *b, const json_t *rows)
+{
+    char key[64];
+    json_t *o;
+    size_t i;
+
+    if (!b->profile)
+        return;
+    out_printf("\n| ms/pass | depth | batch |");
+    for (int k = 0; k < SWL_PHASE_COUNT; k++)
+        out_printf(" %s |", swl_phase_name((swl_phase)k));
+    out_printf("\n| --- | --: | --: |");
+    for (int k = 0; k < SWL_PHASE_COUNT; k++)
+        out_printf(" --: |");
+    json_array_foreach(rows, i, o)
+    {
+        out_printf("\n| %s %.0f | %.0f | %.0f |", json_string_value(json_object_get(o, "test")), number(o, "tokens"),
+                   number(o, "depth"), number(o, "batch"));
+        for (int k = 0; k < SWL_PHASE_COUNT; k++) {
+            snprintf(key, sizeof key, "ms_%s", swl_phase_name((swl_phase)k));
+            out_printf(" %.2f |", number(o, key));
+        }
+    }
+    out_printf("\n");
+}
+
+void bench_report(const bench_setup *b, bench_format format, const bench_row *rows, int n_rows)
+{
+    json_t *setup = setup_object(b), *list = json_array();
+
+    for (int i = 0; i < n_rows; i++)
+        json_array_append_new(list, row_object(b, rows, i));
+    switch (format) {
+    case BENCH_MD:
+        md_setup(b, setup);
+        md_rates(list);
+        md_experts(b, list);
+        md_phases(b, list);
+        break;
+    case BENCH_CSV:
+        csv(setup, list);
+        break;
+    case BENCH_JSONL:
+        lines(setup, list);
+        break;
+    case BENCH_JSON:
+        json_object_set(setup, "rows", list);
+        out_json(json_incref(setup));
+        break;
+    }
+    json_decref(list);
+    json_decref(setup);
+}

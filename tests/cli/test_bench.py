@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""swiftlet bench on tiny shapes: what is counted is right, what is timed is plausible, formats agree. No timing is judged.
+
+usage: test_bench.py PROGRAM
+"""
+import csv
+import io
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+import harness
+
+PROGRAM = sys.argv.pop(1)
+FOLDER = tempfile.TemporaryDirectory(prefix="swiftlet-bench-")
+PLACE = os.path.join(FOLDER.name, "tiny.qpack")
+SMALL = ["--synthetic", "tiny", "--output", PLACE, "-p", "16", "-n", "4", "-r", "3", "-t", "2", "-q", "--memory", "160M"]
+
+# The shapes "tiny": 8 layers, of which 2 attention; every layer has 16 experts, of which 4 used; 256 hidden, 128 wide.
+LAYERS, EXPERTS, USED, HIDDEN, WIDTH, VOCAB = 8, 16, 4, 256, 128, 1024
+EXPERT_BYTES = 3 * HIDDEN * WIDTH * 9 // 16  # 4 bits, and two 16-bit numbers for each 64 weights
+# Delta-net state of 6 layers: 4 heads of 128 x 128, and 3 columns of convolution over 2 * 2 * 128 + 4 * 128 channels;
+# keys and values of 2 layers: one head of 256 in float16.
+STATE_BYTES = 6 * 4 * (4 * 128 * 128 + 3 * (2 * 2 * 128 + 4 * 128))
+KV_BYTES = 2 * 2 * 256 * 2
+
+
+def bench(*arguments, **more):
+    p = harness.run(PROGRAM, "bench", *arguments, **more)
+    if p.returncode:
+        raise AssertionError((p.returncode, p.stdout, p.stderr))
+    return p.stdout.decode()
+
+
+def rows(*arguments):
+    return json.loads(bench(*SMALL, *arguments, "-o", "json"))["rows"]
+
+
+class Figures(unittest.TestCase):
+    def test_a_decoded_token_moves_what_its_weights_state_and_keys_weigh(self):
+        prompt, decode = rows("--no-drive")
+        self.assertEqual([prompt["test"], decode["test"]], ["prompt", "decode"])
+        self.assertEqual(decode["expert_bytes_per_token"], LAYERS * USED * EXPERT_BYTES)
+        self.assertEqual(decode["state_bytes_per_token"], 2 * STATE_BYTES)
+        self.assertEqual(decode["kv_bytes_per_token"], KV_BYTES * (1 + 2 + 3 + 4) / 4)
+        head = VOCAB * HIDDEN * 9 // 16
+        self.assertGreater(decode["dense_bytes_per_token"], head)
+        self.assertAlmostEqual(decode["bytes_per_token"], sum(
+            decode[k + "_bytes_per_token"] for k in ["dense", "expert", "state", "kv"]), 3)
+        self.assertEqual(prompt["state_bytes_per_token"], 2 * STATE_BYTES / 16)
+        self.assertEqual(prompt["kv_bytes_per_token"], KV_BYTES * 16 / 16)
+
+    def test_rates_fit_together(self):
+        for r in rows("--no-drive"):
+            self.assertLessEqual(r["tokens_per_second_min"], r["tokens_per_second"])
+            self.assertLessEqual(r["tokens_per_second"], r["tokens_per_second_max"])
+            self.assertGreater(r["tokens_per_second_min"], 0)
+            self.assertAlmostEqual(r["memory_fraction"], r["bytes_per_second"] / r["memory_bytes_per_second"])
+            self.assertAlmostEqual(r["int8_fraction"], r["multiply_adds_per_second"] / r["int8_multiply_adds_per_second"])
+            self.assertGreater(r["memory_bytes_per_second"], 1e8)
+            self.assertGreater(r["int8_multiply_adds_per_second"], 1e8)
+            self.assertEqual(r["first_token_seconds"] is None, r["test"] == "decode")
+
+    def test_batches_share_weights_and_nothing_else(self):
+        one, four = rows("--no-drive", "-p", "0", "-b", "1,4", "-d", "5", "--routes", "same")
+        self.assertEqual((one["depth"], one["batch"], four["batch"]), (5, 1, 4))
+        self.assertEqual(four["dense_bytes_per_token"], one["dense_bytes_per_token"] / 4)
+        self.assertEqual(four["expert_bytes_per_token"], one["expert_bytes_per_token"] / 4)
+        self.assertEqual(four["state_bytes_per_token"], one["state_bytes_per_token"])
+        self.assertEqual(four["kv_bytes_per_token"], one["kv_bytes_per_token"])
+        self.assertEqual(one["kv_bytes_per_token"], KV_BYTES * (6 + 7 + 8 + 9) / 4)
+        uniform = rows("--no-drive", "-p", "0", "-b", "4", "--routes", "uniform")[0]
+        self.assertGreater(uniform["expert_bytes_per_token"], four["expert_bytes_per_token"])
+
+    def test_phases_add_up_to_the_pass(self):
+        for r in rows("--no-drive", "--profile"):
+            names = ["other", "projections", "delta", "attention", "router", "experts", "head", "waiting"]
+            total = sum(r["ms_" + name] for name in names)
+            self.assertLessEqual(total, r["ms_per_pass"])
+            self.assertGreater(total, r["ms_per_pass"] / 4)
+            self.assertGreater(min(r["ms_" + name] for name in names[1:7]), 0)
+
+    def test_a_small_pool_misses_and_reads_whole_experts(self):
+        slots = 4 * LAYERS * 65536 / 1e9  # experts take 64 KiB on disk
+        decode = rows("--no-drive", "-p", "0", "-n", "16", "--cache-gb", "%.6f" % slots)[0]
+        self.assertLess(decode["expert_hit_rate"], 1)
+        self.assertGreater(decode["read_bytes_per_token"], 0)
+        self.assertEqual(decode["read_bytes_per_token"] * 3 * 16 % 65536, 0)
+
+    def test_experts_in_memory_are_never_read(self):
+        out = json.loads(bench("--synthetic", "tiny", "--in-memory", "--output", PLACE + "-dense", "-p", "8", "-n", "4", "-r",
+                               "1", "-q", "-o", "json"))
+        self.assertEqual(out["experts_in_pool"], EXPERTS)
+        self.assertIsNone(out["drive_bytes_per_second"])
+        for r in out["rows"]:
+            self.assertEqual((r["expert_hit_rate"], r["read_bytes_per_token"]), (1, 0))
+
+
+class Report(unittest.TestCase):
+    def test_formats_hold_the_same_columns(self):
+        whole = json.loads(bench(*SMALL, "-o", "json"))
+        lines = [json.loads(line) for line in bench(*SMALL, "-o", "jsonl").splitlines()]
+        table = list(csv.DictReader(io.StringIO(bench(*SMALL, "-o", "csv"))))
+        columns = set(whole["rows"][0]) | set(whole) - {"rows"}
+        self.assertEqual((len(lines), len(table)), (2, 2))
+        self.assertEqual(set(lines[0]), columns)
+        self.assertEqual(set(table[0]), columns)
+        self.assertEqual(table[1]["test"], "decode")
+        self.assertEqual(float(table[1]["expert_bytes_per_token"]), lines[1]["expert_bytes_per_token"])
+
+    def test_random_weights_and_routes_are_called_that(self):
+        whole = json.loads(bench(*SMALL, "--json"))
+        self.assertEqual((whole["weights"], whole["routes"], whole["model"]), ("synthetic", "uniform", "tiny"))
+        self.assertIn("--synthetic tiny", whole["command"])
+        self.assertGreater(whole["drive_bytes_per_second"], 0)
+        text = bench(*SMALL)
+        self.assertIn("tiny: synthetic weights, uniform random routes", text)
+        self.assertIn("| decode 4 | 0 | 1 |", text)
+        self.assertNotIn("| projections |", text)
+        self.assertIn("| projections |", bench(*SMALL, "--profile", "--no-drive"))
+
+    def test_the_cache_folder_keeps_the_container(self):
+        with tempfile.TemporaryDirectory() as cache:
+            first = harness.run(PROGRAM, "bench", "--synthetic", "tiny", "-p", "0", "-n", "2", "-r", "1", "--no-drive",
+                                XDG_CACHE_HOME=cache)
+            self.assertEqual(first.returncode, 0, first.stderr)
+            self.assertEqual(os.listdir(os.path.join(cache, "swiftlet")), ["tiny.qpack"])
+            self.assertIn(b"it stays there", first.stderr)
+            again = harness.run(PROGRAM, "bench", "--synthetic", "tiny", "-p", "0", "-n", "2", "-r", "1", "--no-drive",
+                                XDG_CACHE_HOME=cache)
+            self.assertEqual((again.returncode, again.stderr), (0, b""))
+
+    def test_unknown_shapes_are_answered_with_the_known_ones(self):
+        p = harness.run(PROGRAM, "bench", "--synthetic", "qwen9", "--output", os.path.join(FOLDER.name, "x.qpack"), "-q")
+        self.assertEqual(p.returncode, 2)
+        self.assertIn(b"qwen3.6-35b", p.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()

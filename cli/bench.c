@@ -151,7 +151,11 @@ static swl_status name_container(bench *b, swl_error *err)
         n = snprintf(folder, sizeof folder, "%s/.cache/swiftlet", home ? home : ".");
     if (n >= (int)sizeof folder)
         return fail(err, SWL_E_ARG, "the name of the cache folder is too long; give --output");
-    snprintf(b->container, sizeof b->container, "%s/%s%s.qpack", folder, opt_text(a, OPT_SYNTHETIC), kind);
+    n = snprintf(b->container, sizeof b->container, "%s/%s%s.qpack", folder, opt_text(a, OPT_SYNTHETIC), kind);
+    if (n >= (int)sizeof b->container)
+        return fail(err, SWL_E_ARG, "--synthetic is too long");
+    for (char *p = b->container + strlen(folder) + 1; *p; p++) /* "qwen3.6-35b/8" */
+        *p = *p == '/' ? '-' : *p;
     make_parents(b->container);
     return SWL_OK;
 }

@@ -80,8 +80,8 @@ const option_row option_rows[OPT_COUNT] = {
                      "replace an existing output"},
 
     [OPT_SYNTHETIC] = {"synthetic", 0, TYPE_TEXT, MEASURING, "NAME", NULL, NULL, 0, 0, false, C(BENCH), OPT_COUNT,
-                       "random weights in the exact shapes of a model: qwen3.6-35b, qwen3-next-80b, ...; kept in the cache "
-                       "folder or where --output says"},
+                       "random weights in the exact shapes of a model: qwen3.6-35b, qwen3-next-80b, ... (qwen3.6-35b/8: its "
+                       "first 8 layers alone); kept in the cache folder or where --output says"},
     [OPT_IN_MEMORY] = {"in-memory", 0, TYPE_SWITCH, MEASURING, NULL, "off", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
                        "with --synthetic: make the experts in memory instead of on disk"},
     [OPT_BENCH_PROMPT] = {"prompt-tokens", 'p', TYPE_TEXT, MEASURING, "N,...", "512", NULL, 0, 0, false, C(BENCH),

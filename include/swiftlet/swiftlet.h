@@ -387,7 +387,7 @@ SWL_API void swl_routes_set(swl_model *m, swl_routes routes, uint64_t seed);
 
 /* A container with the exact shapes of a known model and random weights, so that speed can be measured without it. */
 typedef struct swl_synthetic_options {
-    const char *name;          /* "qwen3.6-35b", ...: see swl_synthetic_name */
+    const char *name;          /* "qwen3.6-35b", ...: see swl_synthetic_name; "qwen3.6-35b/8": its first 8 layers alone */
     const char *output;        /* NAME.qpack; must not exist unless replace */
     uint64_t seed;             /* equal seeds give equal bytes; at most 2^63 - 1 */
     bool experts_absent;       /* the experts' files stay empty and take no room: opening the model makes their bytes in

@@ -53,17 +53,36 @@ const char *swl_synthetic_name(int32_t i)
     return i >= 0 && i < N_SHAPES ? shapes[i].name : NULL;
 }
 
-static const shape *find_shape(const char *name, swl_error *err)
+/* "8" of "qwen3.6-35b/8"; false when it is no number of layers that the model has. */
+static bool take_layers(shape *s, const char *text)
 {
+    int n = 0;
+
+    for (; *text >= '0' && *text <= '9' && n <= s->n_layers; text++)
+        n = 10 * n + *text - '0';
+    if (*text || n < 1 || n > s->n_layers)
+        return false;
+    s->n_layers = n;
+    return true;
+}
+
+/* NAME, or NAME/N for its first N layers alone. */
+static swl_status find_shape(const char *name, shape *out, swl_error *err)
+{
+    size_t n = name ? strcspn(name, "/") : 0;
     char known[256] = "";
 
     for (int i = 0; i < N_SHAPES; i++) {
-        if (name && !strcmp(shapes[i].name, name))
-            return &shapes[i];
+        if (n == strlen(shapes[i].name) && !memcmp(shapes[i].name, name, n)) {
+            *out = shapes[i];
+            if (!name[n] || take_layers(out, name + n + 1))
+                return SWL_OK;
+            return swl_fail(err, SWL_E_ARG, "\"%s\" asks for layers that are not there: %s has %d", name, shapes[i].name,
+                            shapes[i].n_layers);
+        }
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", shapes[i].name);
     }
-    swl_fail(err, SWL_E_ARG, "no shape is called \"%s\"; known: %s", name ? name : "", known);
-    return NULL;
+    return swl_fail(err, SWL_E_ARG, "no shape is called \"%s\"; known: %s", name ? name : "", known);
 }
 
 static bool is_next(const shape *s)
@@ -422,23 +441,23 @@ void swl_synthetic_options_init(swl_synthetic_options *o)
 
 swl_status swl_synthetic_create(const swl_synthetic_options *o, swl_error *err)
 {
-    const shape *s = find_shape(o->name, err);
+    shape s = {0};
     char *id = NULL;
     swl_stage stage;
-    swl_status st;
+    swl_status st = find_shape(o->name, &s, err);
 
-    if (!s)
-        return SWL_E_ARG;
+    if (st)
+        return st;
     if (!o->output || !*o->output)
         return swl_fail(err, SWL_E_ARG, "a synthetic container needs an output");
     if (o->seed > INT64_MAX)
         return swl_fail(err, SWL_E_ARG, "a seed of %" PRIu64 " is too large, expected at most %" PRId64, o->seed, INT64_MAX);
-    id = swl_asprintf("synthetic:%s seed %" PRIu64, s->name, o->seed);
+    id = swl_asprintf("synthetic:%s seed %" PRIu64, o->name, o->seed);
     if (!id)
         return swl_fail(err, SWL_E_NOMEM, "out of memory");
     st = swl_stage_open(&stage, o->output, o->replace, "{\"synthetic\": true}\n", err);
     if (!st) {
-        st = fill_stage(o, s, &stage, id, err);
+        st = fill_stage(o, &s, &stage, id, err);
         swl_stage_close(&stage);
     }
     swl_free(id);

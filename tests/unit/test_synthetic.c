@@ -177,6 +177,26 @@ static void seeds_differ_and_unknown_names_are_refused(void **state)
     assert_null(swl_synthetic_name(-1));
 }
 
+static void the_first_layers_alone_are_a_model(void **state)
+{
+    static const char *const bad[] = {"tiny/0", "tiny/9", "tiny/", "tiny/4x", "tin/4", "tiny/99999999999"};
+    const int32_t ids[] = {1, 2};
+    struct stat sb;
+    swl_synthetic_options o;
+
+    (void)state;
+    create("tiny/4", in_root("four.qpack"), 1, false);
+    free(logits_of(in_root("four.qpack"), ids, 2));
+    assert_int_equal(stat(in_root("four.qpack/packed_experts/layer_03.bin"), &sb), 0);
+    assert_int_not_equal(stat(in_root("four.qpack/packed_experts/layer_04.bin"), &sb), 0);
+    swl_synthetic_options_init(&o);
+    o.output = in_root("bad.qpack");
+    for (int i = 0; i < 6; i++) {
+        o.name = bad[i];
+        assert_int_equal(swl_synthetic_create(&o, NULL), SWL_E_ARG);
+    }
+}
+
 static void a_disk_without_room_is_said_and_nothing_is_left(void **state)
 {
     swl_synthetic_options o;
@@ -260,6 +280,7 @@ int main(void)
         cmocka_unit_test(both_families_run_and_logits_are_neither_flat_nor_wild),
         cmocka_unit_test(absent_experts_take_no_room_and_need_a_full_pool),
         cmocka_unit_test(seeds_differ_and_unknown_names_are_refused),
+        cmocka_unit_test(the_first_layers_alone_are_a_model),
         cmocka_unit_test(a_disk_without_room_is_said_and_nothing_is_left),
         cmocka_unit_test(bytes_do_not_depend_on_how_they_are_cut),
         cmocka_unit_test(matrices_have_the_promised_spread),

@@ -208,6 +208,7 @@ void swl_model_close(swl_model *m)
         return;
     if (m->threads)
         swl_work_free(m);
+    swl_route_writer_close(m->recorder, NULL);
     swl_store_free(m->store);
     if (m->config)
         swl_weights_free(&m->weights, m->config->n_layers);

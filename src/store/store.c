@@ -29,7 +29,7 @@ static swl_status part_init(swl_store *s, swl_store_part *l, const swl_store_lay
     l->entries = swl_calloc((size_t)desc->n_experts, sizeof *l->entries);
     if (!l->entries)
         return swl_fail(err, SWL_E_NOMEM, "expert store: out of memory");
-    st = swl_cache_init(&l->cache, policy, desc->n_experts, s->slots_min, err);
+    st = swl_cache_init(&l->cache, policy, desc->n_experts, err);
     if (!st)
         swl_cache_set_slots(&l->cache, s->slots_per_layer);
     return st;
@@ -160,10 +160,11 @@ static void take_read(swl_store *s, swl_io_read *r)
     swl_entry *e = &l->entries[f->expert];
 
     s->n_in_flight--;
+    f->failed |= r->error != 0;
     if (--f->n_unread)
         return;
     assert(e->state == SWL_ENTRY_LOADING);
-    if (swl_load_ok(s, f)) {
+    if (!f->failed && !f->crc_wrong) {
         e->state = SWL_ENTRY_READY;
         e->verified |= f->verify;
         s->stats.bytes_read += l->desc.slot_bytes;
@@ -383,6 +384,20 @@ static int32_t lease_front(swl_store *s, int32_t layer, const int32_t *experts, 
     return i;
 }
 
+/* A load that failed in part and was given up with the call that wanted it: its other reads are waited for, so that this
+ * call begins anew instead of meeting the old fault. */
+static void end_failed_loads(swl_store *s, swl_store_part *l, const int32_t *experts, int32_t n)
+{
+    int32_t i;
+
+    for (i = 0; i < n; i++) {
+        const swl_entry *e = &l->entries[experts[i]];
+
+        while (e->state == SWL_ENTRY_LOADING && !e->n_leases && s->frames[e->frame].failed)
+            make_progress(s, true);
+    }
+}
+
 swl_status swl_store_lease(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, swl_lease_mode mode,
                            swl_lease *leases, int32_t *n_leased, swl_error *err)
 {
@@ -391,6 +406,7 @@ swl_status swl_store_lease(swl_store *s, int32_t layer, const int32_t *experts, 
     int32_t n_done = n;
 
     pthread_mutex_lock(&s->lock);
+    end_failed_loads(s, &s->layers[layer], experts, n);
     if (mode == SWL_LEASE_ALL)
         st = lease_all(s, layer, experts, n, leases, &reads, err);
     else

@@ -14,6 +14,7 @@ typedef struct swl_frame {
     uint8_t *data;
     int32_t layer, expert;     /* while in use */
     int32_t n_unread;          /* reads that wait() has not returned */
+    bool failed;               /* one of those that it has */
     _Atomic int32_t n_missing; /* reads that have not arrived: whoever brings it to 0 verifies */
     bool verify, crc_wrong;
     uint32_t crc;
@@ -81,7 +82,6 @@ void swl_frames_allow(swl_store *s);                    /* works out n_allowed f
 
 /* load.c: from a miss to a verdict */
 void swl_load_prepare(swl_store *s, int32_t layer, int32_t expert, swl_io_list *reads);
-bool swl_load_ok(const swl_store *s, const swl_frame *f);
 swl_status swl_load_fault(const swl_store *s, const swl_frame *f, swl_error *err);
 
 #endif

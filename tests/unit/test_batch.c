@@ -179,7 +179,7 @@ static void uniform_routes_are_uniform(void **state)
     (void)state;
     swl_routes_set(m, SWL_ROUTES_UNIFORM, 1);
     for (int i = 0; i < DRAWS; i++) {
-        swl_routes_apply(m, 1);
+        assert_int_equal(swl_routes_apply(m, 0, 1, NULL), SWL_OK);
         for (int j = 0; j < k; j++) {
             counts[m->work.topk[j]]++;
             for (int l = 0; l < j; l++)

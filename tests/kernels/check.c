@@ -59,12 +59,15 @@ enum { N_REGIONS = 24, GUARD = 64 };
 
 static uint8_t *regions[N_REGIONS];
 static int n_taken;
+bool mem_far;
 
 void *mem_take(size_t n_bytes, size_t slack)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uint8_t *p;
 
+    if (mem_far)
+        slack = page + (64 - n_bytes % 64) % 64;
     if (n_taken == N_REGIONS || n_bytes + slack > REGION_BYTES) {
         fprintf(stderr, "check: a case wants more memory than there is\n");
         exit(2);
@@ -77,6 +80,8 @@ void *mem_take(size_t n_bytes, size_t slack)
         }
         regions[n_taken] = p;
     }
+    if (mem_far)
+        memset(regions[n_taken] + REGION_BYTES - page, 0, page);
     return regions[n_taken++] + REGION_BYTES - slack - n_bytes;
 }
 
@@ -175,14 +180,6 @@ void case_note(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(note, sizeof note, fmt, ap);
     va_end(ap);
-}
-
-double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------

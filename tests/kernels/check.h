@@ -24,7 +24,9 @@ int32_t rng_pick(const int32_t *list, int32_t n);
 
 enum { REGION_BYTES = 24 << 20 };
 
-/* n_bytes from a region of their own, ending `slack` bytes before the forbidden page. Given back by mem_reset. */
+/* n_bytes from a region of their own, ending `slack` bytes before the forbidden page. Given back by mem_reset. When mem_far
+ * is set, a page further away and aligned to 64 bytes: masked loads that reach into an absent page are slow. */
+extern bool mem_far;
 void *mem_take(size_t n_bytes, size_t slack);
 void mem_reset(void);
 
@@ -71,7 +73,6 @@ swl_act random_act(int32_t cols, int32_t n, bool extreme);
 /* ---- bench ---------------------------------------------------------------------------------------------------------
  */
 
-double now_s(void);
 void bench_machine(void); /* memory bandwidth and int8 peak of this run */
 void bench_row(const char *slot, const char *function, any_fn *fn, int32_t type);
 

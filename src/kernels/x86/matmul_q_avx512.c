@@ -9,6 +9,8 @@
  */
 #include "kernels/x86/x86.h"
 
+#include <stdalign.h>
+
 #include "kernels/x86/quant_avx512.h"
 
 enum {
@@ -19,7 +21,7 @@ enum {
 };
 
 typedef struct prepared {
-    int8_t x[FEW][BLOCK]; /* in the order of the codes */
+    alignas(64) int8_t x[FEW][BLOCK]; /* in the order of the codes */
     float xs[FEW][MAX_UNITS], xi[FEW][MAX_UNITS];
 } prepared;
 
@@ -176,65 +178,104 @@ INLINE void load_batch(const uint8_t *p, int bits, int unit, int64_t left, __m51
     }
 }
 
-/* Units [u, u + n) of one row, n <= 16, into the lanes of every token; lane stride: floats between tokens. */
-INLINE void batch(const view *v, const prepared *p, int64_t row, int32_t u, int32_t n, int bits, int unit, float *lane)
+/* Sixteen units' codes with their scales. */
+typedef struct chunk {
+    __m512i q[16];
+    __m512 ws, wb;
+} chunk;
+
+/* Units [u, u + n) of one row, n <= 16. */
+INLINE chunk load_chunk(const view *v, int64_t row, int32_t u, int32_t n, int bits, int unit)
 {
     const swl_matrix *w = v->w;
-    int64_t at = (int64_t)(v->unit0 + u) * unit * bits / 8;
-    __mmask16 mask = low16(n);
-    __m512 ws = unit_scales(w->sdtype, w->scales, row * v->row_scales, v->unit0 + u, n, v->per_scale);
-    __m512 wb = unit_scales(w->sdtype, w->biases, row * v->row_scales, v->unit0 + u, n, v->per_scale);
-    __m512i q[16], idot;
-    int32_t t;
+    const uint8_t *p = w->data + row * v->row_bytes + (int64_t)(v->unit0 + u) * unit * bits / 8;
+    chunk c;
 
-    load_batch(w->data + row * v->row_bytes + at, bits, unit, n == 16 ? 1024 : (int64_t)n * unit * bits / 8, q);
-    for (t = 0; t < v->n_tok; t++, lane += ROWS * SWL_LANES) {
-        __m512 l = _mm512_loadu_ps(lane);
+    c.ws = unit_scales(w->sdtype, w->scales, row * v->row_scales, v->unit0 + u, n, v->per_scale);
+    c.wb = unit_scales(w->sdtype, w->biases, row * v->row_scales, v->unit0 + u, n, v->per_scale);
+    load_batch(p, bits, unit, n == 16 ? 1024 : (int64_t)n * unit * bits / 8, c.q);
+    return c;
+}
 
-        idot = bits == 4 ? dots_a4(q, p->x[t] + u * unit, unit) : dots_plain(q, p->x[t] + u * unit, unit);
-        l = _mm512_mask3_fmadd_ps(_mm512_cvtepi32_ps(idot), _mm512_mul_ps(ws, _mm512_loadu_ps(p->xs[t] + u)), l, mask);
-        l = _mm512_mask3_fmadd_ps(wb, _mm512_loadu_ps(p->xi[t] + u), l, mask);
-        _mm512_storeu_ps(lane, l);
-    }
+/* One token's lanes after a chunk. */
+INLINE __m512 add_chunk(__m512 lane, const chunk *c, const prepared *p, int32_t t, int32_t u, int32_t n, int bits,
+                        int unit)
+{
+    const int8_t *x = p->x[t] + u * unit;
+    __m512i idot = bits == 4 ? dots_a4(c->q, x, unit) : dots_plain(c->q, x, unit);
+    __m512 s = _mm512_mul_ps(c->ws, _mm512_loadu_ps(p->xs[t] + u));
+
+    lane = _mm512_mask3_fmadd_ps(_mm512_cvtepi32_ps(idot), s, lane, low16(n));
+    return _mm512_mask3_fmadd_ps(c->wb, _mm512_loadu_ps(p->xi[t] + u), lane, low16(n));
 }
 
 /* ---- rows
  * -------------------------------------------------------------------------------------------------------------- */
 
-INLINE void row_lanes(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
+INLINE __m512 start_lanes(const view *v, const float *lane)
 {
-    int32_t u, full = v->n_units / 16 * 16;
-
-    for (u = 0; u < full; u += 16)
-        batch(v, p, row, u, 16, bits, unit, lane);
-    if (u < v->n_units)
-        batch(v, p, row, u, v->n_units - u, bits, unit, lane);
+    return v->unit0 ? _mm512_load_ps(lane) : _mm512_setzero_ps();
 }
 
-/* Rows of eight units: two neighbours make one batch. Each keeps eight lanes, the others stay 0. */
-INLINE void two_row_lanes(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
+/* One token keeps its lanes in a register for the whole row. */
+INLINE void row_one_token(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
 {
+    __m512 l = start_lanes(v, lane);
+    int32_t u;
+    chunk c;
+
+    for (u = 0; u + 16 <= v->n_units; u += 16) {
+        c = load_chunk(v, row, u, 16, bits, unit);
+        l = add_chunk(l, &c, p, 0, u, 16, bits, unit);
+    }
+    if (u < v->n_units) {
+        c = load_chunk(v, row, u, v->n_units - u, bits, unit);
+        l = add_chunk(l, &c, p, 0, u, v->n_units - u, bits, unit);
+    }
+    _mm512_store_ps(lane, l);
+}
+
+INLINE void chunk_few_tokens(const view *v, const prepared *p, int64_t row, int32_t u, int32_t n, int bits, int unit,
+                             float *lane)
+{
+    chunk c = load_chunk(v, row, u, n, bits, unit);
     int32_t t;
 
-    batch(v, p, row, 0, 16, bits, unit, lane);
-    for (t = 0; t < v->n_tok; t++, lane += ROWS * SWL_LANES) {
-        _mm256_storeu_ps(lane + SWL_LANES, _mm256_loadu_ps(lane + 8));
-        _mm256_storeu_ps(lane + 8, _mm256_setzero_ps());
-    }
+    for (t = 0; t < v->n_tok; t++, lane += ROWS * SWL_LANES)
+        _mm512_store_ps(lane, add_chunk(_mm512_load_ps(lane), &c, p, t, u, n, bits, unit));
 }
 
-static void clear(float *lanes, int32_t n_tok)
+/* Several tokens share the unpacked codes. lane: [token][ROWS][16]. */
+INLINE void row_few_tokens(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
 {
-    int32_t i;
+    int32_t u, t;
 
-    for (i = 0; i < n_tok * ROWS; i++)
-        _mm512_storeu_ps(lanes + i * SWL_LANES, _mm512_setzero_ps());
+    for (t = 0; t < v->n_tok; t++)
+        _mm512_store_ps(lane + t * ROWS * SWL_LANES, start_lanes(v, lane + t * ROWS * SWL_LANES));
+    for (u = 0; u + 16 <= v->n_units; u += 16)
+        chunk_few_tokens(v, p, row, u, 16, bits, unit, lane);
+    if (u < v->n_units)
+        chunk_few_tokens(v, p, row, u, v->n_units - u, bits, unit, lane);
+}
+
+/* Rows of eight units: two neighbours make one chunk. Each keeps eight lanes, the others stay 0. */
+INLINE void two_rows(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
+{
+    chunk c = load_chunk(v, row, 0, 16, bits, unit);
+    int32_t t;
+
+    for (t = 0; t < v->n_tok; t++, lane += ROWS * SWL_LANES) {
+        __m512 l = add_chunk(_mm512_setzero_ps(), &c, p, t, 0, 16, bits, unit);
+
+        _mm512_store_ps(lane, _mm512_maskz_mov_ps(0xff, l));
+        _mm512_store_ps(lane + SWL_LANES, _mm512_maskz_shuffle_f32x4(0xff, l, l, 0xee));
+    }
 }
 
 INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                        int32_t n_tok, float *out, int64_t ldo, int bits, int unit)
 {
-    float lanes[FEW][ROWS][SWL_LANES];
+    alignas(64) float lanes[FEW][ROWS][SWL_LANES];
     prepared p;
     view v = {w, swl_matrix_row_bytes(w), w->cols / w->group, n_tok, 0, 0, w->group / unit};
     int32_t units = w->cols / unit, block = BLOCK / unit, r0, r, n, t;
@@ -242,15 +283,17 @@ INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const 
 
     for (r0 = 0; r0 < n_rows; r0 += ROWS) {
         n = min_i32(ROWS, n_rows - r0);
-        clear(lanes[0][0], n_tok);
         for (v.unit0 = 0; v.unit0 < units; v.unit0 += block) {
             v.n_units = min_i32(block, units - v.unit0);
             if (r0 == 0 || units > block)
                 prepare(&p, a, tok, &v, bits, unit, pairs);
             for (r = 0; pairs && r + 2 <= n; r += 2)
-                two_row_lanes(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
+                two_rows(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
             for (r = pairs ? n / 2 * 2 : 0; r < n; r++)
-                row_lanes(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
+                if (n_tok == 1)
+                    row_one_token(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
+                else
+                    row_few_tokens(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
         }
         for (t = 0; t < n_tok; t++)
             _mm512_mask_storeu_ps(out + t * ldo + r0, low16(n), fold_rows(lanes[t][0], SWL_LANES));

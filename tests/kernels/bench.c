@@ -28,8 +28,7 @@ static double clock_s(int32_t n_threads)
 
 static double int8_peak; /* operations per second of one thread; 0: not known */
 
-/* ---- plain reads ----------------------------------------------------------------------------------------------------
- */
+/* ---- plain reads ----------------------------------------------------------------------------------------- */
 
 typedef struct read_run {
     const uint8_t *p;
@@ -64,8 +63,7 @@ static double read_seconds(swl_threads *team, const void *p, int64_t n_bytes)
     return clock_s(swl_threads_count(team)) - t;
 }
 
-/* ---- the machine
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- the machine ----------------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 __attribute__((target("avx512f,avx512vnni"))) static double vnni_rate(void)
@@ -115,8 +113,7 @@ void bench_machine(void)
 #endif
 }
 
-/* ---- matmul
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- matmul ---------------------------------------------------------------------------------------------- */
 
 typedef struct matmul_run {
     swl_matmul_fn *fn;
@@ -254,8 +251,7 @@ static void bench_matmul_row(const char *name, any_fn *fn, int32_t type)
     }
 }
 
-/* ---- the other slots
- * ------------------------------------------------------------------------------------------------- */
+/* ---- the other slots ------------------------------------------------------------------------------------- */
 
 typedef void delta_fn(float *, int64_t, int32_t, int32_t, int32_t, const float *, const float *, int64_t, const float *,
                       int64_t, const float *, const float *, int64_t, float *, int64_t);

@@ -24,8 +24,8 @@ int32_t rng_pick(const int32_t *list, int32_t n);
 
 enum { REGION_BYTES = 24 << 20 };
 
-/* n_bytes from a region of their own, ending `slack` bytes before the forbidden page. Given back by mem_reset. When mem_far
- * is set, a page further away and aligned to 64 bytes: masked loads that reach into an absent page are slow. */
+/* n_bytes from a region of their own, ending `slack` bytes before the forbidden page. Given back by mem_reset. When
+ * mem_far is set, a page further away and aligned to 64 bytes: masked loads that reach into an absent page are slow. */
 extern bool mem_far;
 void *mem_take(size_t n_bytes, size_t slack);
 void mem_reset(void);
@@ -46,8 +46,7 @@ twins twins_copy(const void *from, size_t n_bytes); /* state that a kernel updat
 /* True when all bytes agree, guards included; otherwise the first difference is printed as float32 and as bytes. */
 bool twins_equal(const twins *t, const char *what);
 
-/* ---- cases ---------------------------------------------------------------------------------------------------------
- */
+/* ---- cases ----------------------------------------------------------------------------------------------- */
 
 /* Says what the case was, once, before its difference. */
 void case_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -70,8 +69,7 @@ typedef struct matmul_shape {
 swl_matrix random_matrix(const matmul_shape *s, bool extreme);
 swl_act random_act(int32_t cols, int32_t n, bool extreme);
 
-/* ---- bench ---------------------------------------------------------------------------------------------------------
- */
+/* ---- bench ----------------------------------------------------------------------------------------------- */
 
 void bench_machine(void); /* memory bandwidth and int8 peak of this run */
 void bench_row(const char *slot, const char *function, any_fn *fn, int32_t type);

@@ -14,7 +14,8 @@
 #include "kernels/x86/quant_avx512.h"
 
 enum {
-    FEW = 4,      /* tokens that share a pass over the rows; more go to the tiled kernels */
+    FEW = 4,      /* tokens that share a pass over the rows */
+    MANY = 12,    /* tokens from which on unpacking the rows into tiles pays */
     ROWS = 16,    /* rows whose lanes are folded together */
     BLOCK = 8192, /* columns whose activations are prepared at a time */
     MAX_UNITS = BLOCK / 16
@@ -34,8 +35,7 @@ typedef struct view {
     int32_t per_scale;      /* units that share a scale */
 } view;
 
-/* ---- activations
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- activations ----------------------------------------------------------------------------------------- */
 
 static void split_even_odd(const int8_t *q, int32_t n, int8_t *x)
 {
@@ -66,6 +66,7 @@ static void copy_padded(const int8_t *q, int32_t n, int8_t *x)
 INLINE void prepare(prepared *p, const swl_act *a, const int32_t *tok, const view *v, int bits, int unit, bool twice)
 {
     int32_t n = v->n_units * unit, padded = (n + 16 * unit - 1) / (16 * unit) * 16 * unit, t, u;
+    __m512 xi;
 
     for (t = 0; t < v->n_tok; t++) {
         int64_t row = tok ? tok[t] : t;
@@ -77,8 +78,10 @@ INLINE void prepare(prepared *p, const swl_act *a, const int32_t *tok, const vie
             split_even_odd(q, n, p->x[t]);
         else
             copy_padded(q, n, p->x[t]);
-        for (u = 0; u < v->n_units; u += 16)
-            act_units(a, row, unit, v->unit0 + u, min_i32(16, v->n_units - u), p->xs[t] + u, p->xi[t] + u);
+        for (u = 0; u < v->n_units; u += 16) {
+            _mm512_storeu_ps(p->xs[t] + u, act_units(a, row, unit, v->unit0 + u, min_i32(16, v->n_units - u), &xi));
+            _mm512_storeu_ps(p->xi[t] + u, xi);
+        }
         if (twice) {
             for (u = 0; u < n; u += 64)
                 _mm512_storeu_si512(p->x[t] + n + u, _mm512_loadu_si512(p->x[t] + u));
@@ -88,8 +91,7 @@ INLINE void prepare(prepared *p, const swl_act *a, const int32_t *tok, const vie
     }
 }
 
-/* ---- sums of units
- * --------------------------------------------------------------------------------------------------- */
+/* ---- sums of units --------------------------------------------------------------------------------------- */
 
 /* Per 128-bit lane: the sums of the lane's four elements of a, b, c, d. */
 INLINE __m512i add_quads(__m512i a, __m512i b, __m512i c, __m512i d)
@@ -209,8 +211,7 @@ INLINE __m512 add_chunk(__m512 lane, const chunk *c, const prepared *p, int32_t 
     return _mm512_mask3_fmadd_ps(c->wb, _mm512_loadu_ps(p->xi[t] + u), lane, low16(n));
 }
 
-/* ---- rows
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------------------ */
 
 INLINE __m512 start_lanes(const view *v, const float *lane)
 {
@@ -311,56 +312,60 @@ INLINE void matmul_q(const swl_matrix *w, int32_t row0, int32_t n_rows, const sw
         few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 16);
 }
 
+/* Passes of at most FEW tokens, equal as far as possible. */
+INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                   int32_t n_tok, float *out, int64_t ldo, int bits)
+{
+    int32_t passes = (n_tok + FEW - 1) / FEW, i, t, end;
+    swl_act from = *a;
+
+    if (n_tok >= MANY && swl_matmul_tile_fits_avx512(w)) {
+        swl_matmul_tile_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+        return;
+    }
+    for (i = 0, t = 0; i < passes; i++, t = end) {
+        end = (int32_t)((int64_t)n_tok * (i + 1) / passes);
+        if (!tok) {
+            from.q = a->q + t * a->ldq;
+            from.scale = a->scale + t * (a->ldq / SWL_ACT_GROUP);
+            from.sum = a->sum + t * (a->ldq / SWL_ACT_SUM);
+        }
+        matmul_q(w, row0, n_rows, &from, tok ? tok + t : NULL, end - t, out + t * ldo, ldo, bits);
+    }
+}
+
 void swl_matmul_q_a2_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    if (n_tok <= FEW)
-        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 2);
-    else
-        swl_matmul_tile_a2_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 2);
 }
 
 void swl_matmul_q_a3_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    if (n_tok <= FEW)
-        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 3);
-    else
-        swl_matmul_tile_a3_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 3);
 }
 
 void swl_matmul_q_a4_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    if (n_tok <= FEW)
-        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 4);
-    else
-        swl_matmul_tile_a4_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 4);
 }
 
 void swl_matmul_q_a5_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    if (n_tok <= FEW)
-        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 5);
-    else
-        swl_matmul_tile_a5_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 5);
 }
 
 void swl_matmul_q_a6_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    if (n_tok <= FEW)
-        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 6);
-    else
-        swl_matmul_tile_a6_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 6);
 }
 
 void swl_matmul_q_a8_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    if (n_tok <= FEW)
-        matmul_q(w, row0, n_rows, a, tok, n_tok, out, ldo, 8);
-    else
-        swl_matmul_tile_a8_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 8);
 }

@@ -72,21 +72,25 @@ static const uint8_t spread_bytes[9][64] = {
 };
 /* clang-format on */
 
-/* 64 codes of `bits` bits (8 * bits bytes, of which `left` may be read) as bytes in column order. */
-INLINE __m512i load_codes(const uint8_t *p, int bits, int64_t left)
+/* Byte i of the result: code i of the stream of codes in v. */
+INLINE __m512i spread_codes(__m512i v, int bits)
 {
-    int64_t n = 8 * bits;
-    __m512i v = load_bytes(p, left < n ? left : n), start;
-    uint64_t s = 0;
+    uint64_t start = 0;
     int i;
 
     if (bits == 8)
         return v;
     for (i = 0; i < 8; i++)
-        s |= (uint64_t)(i * bits) << (8 * i);
-    start = _mm512_set1_epi64((int64_t)s);
+        start |= (uint64_t)(i * bits) << (8 * i);
     v = _mm512_permutexvar_epi8(_mm512_loadu_si512(spread_bytes[bits]), v);
-    return _mm512_and_si512(_mm512_multishift_epi64_epi8(start, v), _mm512_set1_epi8((char)((1 << bits) - 1)));
+    v = _mm512_multishift_epi64_epi8(_mm512_set1_epi64((int64_t)start), v);
+    return _mm512_and_si512(v, _mm512_set1_epi8((char)((1 << bits) - 1)));
+}
+
+/* 64 codes of `bits` bits (8 * bits bytes, of which `left` may be read) as bytes in column order. */
+INLINE __m512i load_codes(const uint8_t *p, int bits, int64_t left)
+{
+    return spread_codes(load_bytes(p, left < 8 * bits ? left : 8 * bits), bits);
 }
 
 /* Sums of neighbours: lane i = v[2i] + v[2i+1] over the 32 lanes of (a, b). */
@@ -103,8 +107,8 @@ INLINE __m512i load_sums(const int32_t *p, int32_t n)
     return _mm512_maskz_loadu_epi32(low16(n < 0 ? 0 : n), p);
 }
 
-/* For units [unit, unit + n) of activation row `row`, n <= 16: xs = their scales, xi = scale * (float)sum. */
-INLINE void act_units(const swl_act *a, int64_t row, int32_t size, int32_t unit, int32_t n, float *xs, float *xi)
+/* For units [unit, unit + n) of activation row `row`, n <= 16: their scales, and *xi = scale * (float)sum. */
+INLINE __m512 act_units(const swl_act *a, int64_t row, int32_t size, int32_t unit, int32_t n, __m512 *xi)
 {
     const int32_t *sum = a->sum + row * (a->ldq / SWL_ACT_SUM) + (int64_t)unit * size / SWL_ACT_SUM;
     const float *scale = a->scale + row * (a->ldq / SWL_ACT_GROUP) + (int64_t)unit * size / SWL_ACT_GROUP;
@@ -121,8 +125,8 @@ INLINE void act_units(const swl_act *a, int64_t row, int32_t size, int32_t unit,
     } else {
         f = _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3), f);
     }
-    _mm512_storeu_ps(xs, f);
-    _mm512_storeu_ps(xi, _mm512_mul_ps(f, _mm512_cvtepi32_ps(s)));
+    *xi = _mm512_mul_ps(f, _mm512_cvtepi32_ps(s));
+    return f;
 }
 
 /* Lane r of the result is the fold 16 -> 8 -> 4 -> 2 -> 1 of the 16 lanes at v + r * stride, for r < 16. */

@@ -7,8 +7,8 @@
 swl_matmul_fn swl_matmul_q_a2_avx512, swl_matmul_q_a3_avx512, swl_matmul_q_a4_avx512, swl_matmul_q_a5_avx512,
     swl_matmul_q_a6_avx512, swl_matmul_q_a8_avx512;
 
-/* matmul_q_*_avx512 for more tokens than a few; called by them. */
-swl_matmul_fn swl_matmul_tile_a2_avx512, swl_matmul_tile_a3_avx512, swl_matmul_tile_a4_avx512,
-    swl_matmul_tile_a5_avx512, swl_matmul_tile_a6_avx512, swl_matmul_tile_a8_avx512;
+/* For more tokens than a few; matmul_q_*_avx512 call it where the matrix fits. */
+swl_matmul_fn swl_matmul_tile_avx512;
+bool swl_matmul_tile_fits_avx512(const swl_matrix *w);
 
 #endif

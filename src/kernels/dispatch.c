@@ -6,6 +6,8 @@
 #include "kernels/ref/ref.h"
 #if defined(__x86_64__)
 #include "kernels/x86/x86.h"
+#elif defined(__aarch64__)
+#include "kernels/arm/arm.h"
 #endif
 
 void swl_kernels_init(swl_kernels *k, uint32_t flags)

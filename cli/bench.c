@@ -17,12 +17,7 @@
 #include "interrupt.h"
 #include "output.h"
 
-typedef struct int_list {
-    int32_t x[BENCH_LIST_MAX];
-    int n;
-} int_list;
-
-enum { LEAVE_FREE_GB = 15, BATCH_MAX = 64 };
+enum { LEAVE_FREE_GB = 15, FITTED_TOKENS = 8192, BATCH_MAX = 64 };
 
 typedef struct bench {
     bench_setup s;
@@ -30,6 +25,7 @@ typedef struct bench {
     int_list prompts, tokens, depths, batches;
     char container[1024]; /* of --synthetic */
     swl_routes routes;
+    swl_route_log *log;   /* replayed; NULL: `routes` says it */
     swl_model *model;
     swl_session *sessions[BATCH_MAX];
     int32_t *ids;         /* random, [n_ids] */
@@ -43,7 +39,7 @@ typedef struct bench {
 
 /* ---- options ---------------------------------------------------------------------------------------------------------- */
 
-static swl_status parse_list(int_list *l, const arguments *a, option_id id, int32_t min, int32_t max, swl_error *err)
+swl_status bench_list(int_list *l, const arguments *a, option_id id, int32_t min, int32_t max, swl_error *err)
 {
     const char *text = opt_text(a, id), *end;
     char item[24];
@@ -69,38 +65,43 @@ static int32_t largest(const int_list *l)
     return max;
 }
 
+/* A name, or a file. "fitted" and files need the model's shape, so they wait until it is open. */
 static swl_status parse_routes(bench *b, swl_error *err)
 {
-    static const char *const names[] = {"model", "uniform", "same"};
+    static const char *const names[] = {"model", "uniform", "same", "fitted"};
     const char *text = opt_text(b->s.a, OPT_ROUTES);
 
     if (!text)
         text = opt_text(b->s.a, OPT_SYNTHETIC) ? "uniform" : "model";
-    for (int i = 0; i < 3; i++) {
+    b->s.routes = text;
+    for (int i = 0; i < 4; i++) {
         if (!strcmp(text, names[i])) {
-            b->routes = (swl_routes)i;
-            b->s.routes = names[i];
+            b->routes = i < 3 ? (swl_routes)i : SWL_ROUTES_MODEL;
             return SWL_OK;
         }
     }
-    return fail(err, SWL_E_ARG, "--routes is \"%s\", expected model, uniform or same", text);
+    if (!strchr(text, '/') && !strchr(text, '.'))
+        return fail(err, SWL_E_ARG, "--routes is \"%s\", expected model, uniform, same, fitted or a file (./%s)", text, text);
+    return swl_route_log_load(&b->log, text, err);
 }
 
 static swl_status parse(bench *b, swl_error *err)
 {
     const arguments *a = b->s.a;
-    swl_status st = parse_list(&b->prompts, a, OPT_BENCH_PROMPT, 0, 1 << 20, err);
+    swl_status st = bench_list(&b->prompts, a, OPT_BENCH_PROMPT, 0, 1 << 20, err);
 
     if (!st)
-        st = parse_list(&b->tokens, a, OPT_BENCH_TOKENS, 0, 1 << 20, err);
+        st = bench_list(&b->tokens, a, OPT_BENCH_TOKENS, 0, 1 << 20, err);
     if (!st)
-        st = parse_list(&b->depths, a, OPT_DEPTH, 0, 1 << 20, err);
+        st = bench_list(&b->depths, a, OPT_DEPTH, 0, 1 << 20, err);
     if (!st)
-        st = parse_list(&b->batches, a, OPT_BATCH, 1, BATCH_MAX, err);
+        st = bench_list(&b->batches, a, OPT_BATCH, 1, BATCH_MAX, err);
     if (!st)
         st = parse_routes(b, err);
-    if (!st && !bench_format_find(opt_on(a, OPT_JSON) ? "json" : opt_text(a, OPT_FORMAT), &b->format))
-        st = fail(err, SWL_E_ARG, "--format is \"%s\", expected md, csv, json or jsonl", opt_text(a, OPT_FORMAT));
+    if (!st)
+        st = bench_format_from(a, &b->format, err);
+    if (!st && opt_text(a, OPT_COMPARE))
+        st = bench_load_rows(&b->s.before, opt_text(a, OPT_COMPARE), err);
     if (!st && opt_text(a, OPT_SYNTHETIC) && a->n_operands)
         st = fail(err, SWL_E_ARG, "a model and --synthetic are given; only one can be measured");
     if (!st && !opt_text(a, OPT_SYNTHETIC) && (opt_on(a, OPT_IN_MEMORY) || opt_text(a, OPT_OUTPUT)))
@@ -205,6 +206,23 @@ static swl_status allow_all(swl_model_options *o, swl_error *err)
     return st;
 }
 
+static swl_status set_routes(bench *b, swl_error *err)
+{
+    swl_route_model r;
+    swl_status st = SWL_OK;
+
+    swl_routes_set(b->model, b->routes, b->s.seed);
+    if (!strcmp(b->s.routes, "fitted")) {
+        swl_route_model_init(&r, b->s.info.n_moe_layers, b->s.info.n_experts, b->s.info.n_experts_used, FITTED_TOKENS);
+        st = swl_route_log_generate(&b->log, &r, err);
+    }
+    if (!st && b->log)
+        st = swl_routes_replay(b->model, b->log, err);
+    if (!st && opt_text(b->s.a, OPT_RECORD_ROUTES))
+        st = swl_routes_record(b->model, opt_text(b->s.a, OPT_RECORD_ROUTES), err);
+    return st;
+}
+
 static int32_t context_needed(const bench *b)
 {
     int32_t p = largest(&b->prompts), n = largest(&b->tokens);
@@ -233,11 +251,10 @@ static swl_status open_model(bench *b, swl_error *err)
         return st;
     swl_model_info_get(b->model, &b->s.info);
     swl_memory_plan_get(b->model, &b->s.plan);
-    swl_routes_set(b->model, b->routes, b->s.seed);
     if (b->s.info.ctx_tokens < context_needed(b))
         return fail(err, SWL_E_ARG, "the tests need a context of %d tokens, --ctx is %d", context_needed(b),
                     b->s.info.ctx_tokens);
-    return SWL_OK;
+    return set_routes(b, err);
 }
 
 /* Ids from the lower nine tenths of the vocabulary: the end may be padding. */
@@ -480,21 +497,31 @@ static void write_command(bench_setup *s)
     }
 }
 
-static void release(bench *b)
+/* Returns `st`, or why the record of the routes is not complete. */
+static swl_status release(bench *b, swl_status st, swl_error *err)
 {
     drop_forks(b);
     swl_session_free(b->sessions[0]);
+    if (b->model && opt_text(b->s.a, OPT_RECORD_ROUTES))
+        st = swl_routes_record(b->model, NULL, st ? NULL : err) && !st ? err->code : st;
     swl_model_close(b->model);
+    swl_route_log_free(b->log);
+    json_decref(b->s.before);
     free(b->ids);
     free(b->logits);
     free(b->scratch);
     free(b->rows);
+    return st;
 }
 
 swl_status run_bench(const arguments *a, swl_error *err)
 {
     bench b = {.s = {.a = a, .seed = 1, .profile = opt_on(a, OPT_PROFILE)}};
-    swl_status st = parse(&b, err);
+    swl_status st;
+
+    if (a->n_operands && !strcmp(a->operands[0], "cache"))
+        return bench_cache(a, err);
+    st = parse(&b, err);
 
     write_command(&b.s);
     if (!st && opt_text(a, OPT_SYNTHETIC))
@@ -510,6 +537,5 @@ swl_status run_bench(const arguments *a, swl_error *err)
     progress_clear();
     if (b.n_rows) /* also what was measured before an error */
         bench_report(&b.s, b.format, b.rows, b.n_rows);
-    release(&b);
-    return st;
+    return release(&b, st, err);
 }

@@ -2,9 +2,19 @@
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
+#include <jansson.h>
+
 #include "options.h"
 
 #define BENCH_LIST_MAX 16
+
+typedef struct int_list {
+    int32_t x[BENCH_LIST_MAX];
+    int n;
+} int_list;
+
+/* Numbers from min to max with commas between. */
+swl_status bench_list(int_list *l, const arguments *a, option_id id, int32_t min, int32_t max, swl_error *err);
 
 typedef enum bench_kind { BENCH_PROMPT, BENCH_DECODE } bench_kind;
 
@@ -23,18 +33,28 @@ typedef struct bench_row {
 typedef struct bench_setup {
     const arguments *a;
     const char *model;       /* directory or name of the shapes */
-    const char *routes;      /* "model", "uniform", "same" */
+    const char *routes;      /* "model", "uniform", "same", "fitted", or a file */
     uint64_t seed;           /* of synthetic weights and random tokens */
     bool profile;
     swl_model_info info;
     swl_memory_plan plan;
     swl_machine_rates drive; /* measured once */
+    json_t *before;          /* --compare: rows of an earlier run; NULL: none */
     char command[512];
 } bench_setup;
 
 typedef enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON, BENCH_JSONL } bench_format;
 
-bool bench_format_find(const char *name, bench_format *out);
+/* The format that the options ask for. */
+swl_status bench_format_from(const arguments *a, bench_format *out, swl_error *err);
+/* --compare. */
+swl_status bench_load_rows(json_t **rows, const char *path, swl_error *err);
+/* A list of flat objects with equal keys as CSV. */
+void bench_csv(const json_t *rows);
+
+/* swiftlet bench cache */
+swl_status bench_cache(const arguments *a, swl_error *err);
+
 void bench_report(const bench_setup *b, bench_format format, const bench_row *rows, int n_rows);
 
 #endif

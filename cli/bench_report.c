@@ -11,17 +11,31 @@
 #include "format.h"
 #include "output.h"
 
-bool bench_format_find(const char *name, bench_format *out)
+swl_status bench_format_from(const arguments *a, bench_format *out, swl_error *err)
 {
     static const char *const names[] = {"md", "csv", "json", "jsonl"};
+    const char *name = opt_on(a, OPT_JSON) ? "json" : opt_text(a, OPT_FORMAT);
 
     for (int i = 0; i < 4; i++) {
         if (!strcmp(name, names[i])) {
             *out = (bench_format)i;
-            return true;
+            return SWL_OK;
         }
     }
-    return false;
+    return fail(err, SWL_E_ARG, "--format is \"%s\", expected md, csv, json or jsonl", name);
+}
+
+swl_status bench_load_rows(json_t **rows, const char *path, swl_error *err)
+{
+    json_error_t e;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &e);
+
+    *rows = json_incref(json_object_get(root, "rows"));
+    json_decref(root);
+    if (json_is_array(*rows))
+        return SWL_OK;
+    return fail(err, SWL_E_CORRUPT, "%s is not what \"bench --format json\" writes%s%s", path, root ? "" : ": ",
+                root ? "" : e.text);
 }
 
 /* ---- the machine ---------------------------------------------------------------------------------------------------- */
@@ -115,6 +129,31 @@ static double pass_ratio(const bench_row *rows, int i)
     return 1;
 }
 
+static bool same(const json_t *a, const json_t *b, const char *key)
+{
+    return json_equal(json_object_get(a, key), json_object_get(b, key));
+}
+
+/* The rate against that of the same test in an earlier run; null when it has none. */
+static json_t *against(const json_t *before, const json_t *row)
+{
+    static const char *const keys[] = {"test", "tokens", "depth", "batch"};
+    json_t *o;
+    size_t i;
+
+    json_array_foreach(before, i, o)
+    {
+        int n = 0;
+
+        while (n < 4 && same(o, row, keys[n]))
+            n++;
+        if (n == 4 && json_number_value(json_object_get(o, "tokens_per_second")) > 0)
+            return out_real(json_number_value(json_object_get(row, "tokens_per_second")) /
+                            json_number_value(json_object_get(o, "tokens_per_second")));
+    }
+    return json_null();
+}
+
 static void set_phases(json_t *o, const bench_row *r)
 {
     char key[64];
@@ -168,6 +207,8 @@ static json_t *row_object(const bench_setup *b, const bench_row *rows, int i)
     set(o, "major_page_faults", (double)r->faults_major);
     if (b->profile)
         set_phases(o, r);
+    if (b->before)
+        json_object_set_new(o, "rate_against_before", against(b->before, o));
     return o;
 }
 
@@ -192,23 +233,24 @@ static void csv_value(const json_t *v)
     }
 }
 
-/* The row's own columns first, then what all rows have in common. */
-static void csv(json_t *setup, json_t *rows)
+void bench_csv(const json_t *rows)
 {
     const char *key;
     json_t *row, *v;
     size_t i;
+    int n;
 
     json_array_foreach(rows, i, row)
     {
-        int n = 0;
-
-        json_object_update_missing(row, setup);
-        if (!i) {
-            json_object_foreach(row, key, v) out_printf("%s%s", n++ ? "," : "", key);
-            out_text("\n", 1);
-            n = 0;
+        n = 0;
+        json_object_foreach(row, key, v)
+        {
+            if (!i)
+                out_printf("%s%s", n++ ? "," : "", key);
         }
+        if (!i)
+            out_text("\n", 1);
+        n = 0;
         json_object_foreach(row, key, v)
         {
             if (n++)
@@ -217,6 +259,19 @@ static void csv(json_t *setup, json_t *rows)
         }
         out_text("\n", 1);
     }
+}
+
+/* The row's own columns first, then what all rows have in common. */
+static void csv(json_t *setup, json_t *rows)
+{
+    json_t *row;
+    size_t i;
+
+    json_array_foreach(rows, i, row)
+    {
+        json_object_update_missing(row, setup);
+    }
+    bench_csv(rows);
 }
 
 static void lines(json_t *setup, json_t *rows)
@@ -233,6 +288,20 @@ static void lines(json_t *setup, json_t *rows)
     }
 }
 
+static const char *routes_in_words(const bench_setup *b)
+{
+    static const char *const words[][2] = {{"model", "the router's routes"},
+                                           {"uniform", "uniform random routes"},
+                                           {"same", "one random choice of experts for each pass"},
+                                           {"fitted", "synthetic routes (random, repeating themselves as in text)"}};
+
+    for (int i = 0; i < 4; i++) {
+        if (!strcmp(b->routes, words[i][0]))
+            return words[i][1];
+    }
+    return b->routes;
+}
+
 static void md_setup(const bench_setup *b, const json_t *o)
 {
     char x[16], y[16], z[16];
@@ -240,9 +309,7 @@ static void md_setup(const bench_setup *b, const json_t *o)
     out_printf("%s, %s, %s kernels, %d threads\n", json_string_value(json_object_get(o, "program")),
                json_string_value(json_object_get(o, "processor")), b->info.cpu_level, b->info.n_threads);
     out_printf("`%s`\n\n", b->command);
-    out_printf("%s: %s, %s routes; ", b->model, b->info.synthetic ? "synthetic weights" : b->info.family,
-               !strcmp(b->routes, "model") ? "the router's" : !strcmp(b->routes, "same") ? "one random choice for each pass as"
-                                                                                      : "uniform random");
+    out_printf("%s: %s, %s; ", b->model, b->info.synthetic ? "synthetic weights" : b->info.family, routes_in_words(b));
     if (b->plan.n_experts)
         out_printf("%d of %d experts of each layer fit in memory, ", b->plan.pool_slots, b->plan.n_experts);
     out_printf("chunks of %d tokens\n", b->plan.chunk_tokens);
@@ -295,6 +362,21 @@ static void md_experts(const bench_setup *b, const json_t *rows)
     }
 }
 
+static void md_against(const bench_setup *b, const json_t *rows)
+{
+    json_t *o;
+    size_t i;
+
+    if (!b->before)
+        return;
+    out_printf("\n| test | depth | batch | rate against before |\n| --- | --: | --: | --: |\n");
+    json_array_foreach(rows, i, o)
+    {
+        out_printf("| %s %.0f | %.0f | %.0f | %.3f |\n", json_string_value(json_object_get(o, "test")), number(o, "tokens"),
+                   number(o, "depth"), number(o, "batch"), number(o, "rate_against_before"));
+    }
+}
+
 static void md_phases(const bench_setup *b, const json_t *rows)
 {
     char key[64];
@@ -333,6 +415,7 @@ void bench_report(const bench_setup *b, bench_format format, const bench_row *ro
         md_rates(list);
         md_experts(b, list);
         md_phases(b, list);
+        md_against(b, list);
         break;
     case BENCH_CSV:
         csv(setup, list);

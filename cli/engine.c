@@ -87,6 +87,10 @@ static swl_status open_model(engine *e, const arguments *a, bool describe_only, 
     if (st)
         return st;
     swl_model_info_get(e->model, &e->info);
+    if (opt_text(a, OPT_RECORD_ROUTES))
+        st = swl_routes_record(e->model, opt_text(a, OPT_RECORD_ROUTES), err);
+    if (st)
+        return st;
     if (!opt_on(a, OPT_QUIET))
         note_pool(e, options.pool_bytes);
     if (opt_on(a, OPT_VERBOSE))
@@ -120,6 +124,10 @@ swl_status engine_open(engine *e, const arguments *a, bool needs_tokenizer, swl_
 
 void engine_close(engine *e)
 {
+    swl_error err;
+
+    if (e->model && swl_routes_record(e->model, NULL, &err))
+        note("%s", err.message);
     swl_session_free(e->session);
     swl_model_close(e->model);
     swl_tokenizer_close(e->tokenizer);

@@ -26,7 +26,7 @@ const command commands[CMD_COUNT] = {
                   {"eval story.txt models/demo.qpack", "eval story.txt models/demo.qpack --against-exact --json"}, run_eval},
     [CMD_INFO] = {"info", NULL, "MODEL", 1, 1, "figures of a model",
                   {"info models/demo.qpack", "info models/demo.qpack --json"}, run_info},
-    [CMD_BENCH] = {"bench", NULL, "[MODEL]", 0, 1, "measure speed, and how much of the machine's is reached",
+    [CMD_BENCH] = {"bench", NULL, "[MODEL | cache]", 0, 1, "measure speed, and how much of the machine's is reached",
                    {"bench models/demo.qpack -p 256 -n 64",
                     "bench --synthetic qwen3.6-35b --in-memory -p 512,2048 -n 128 -d 0,8192 --profile"}, run_bench},
     [CMD_TOKENIZE] = {"tokenize", NULL, "MODEL [TEXT]", 1, 2, "show the tokens of a text (or of standard input)",

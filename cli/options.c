@@ -97,13 +97,20 @@ const option_row option_rows[OPT_COUNT] = {
     [OPT_ROUTES] = {"routes", 0, TYPE_TEXT, MEASURING, "KIND", NULL, "uniform with random weights, else model", 0, 0,
                     false, C(BENCH), OPT_COUNT,
                     "who chooses the experts: model (its router), uniform (evenly at random), same (at random, one choice for "
-                    "all tokens of a pass)"},
+                    "all tokens of a pass), fitted (at random, repeating themselves as in text), or a file of "
+                    "--record-routes"},
+    [OPT_RECORD_ROUTES] = {"record-routes", 0, TYPE_TEXT, MEASURING, "FILE", NULL, NULL, 0, 0, false,
+                           ANSWERING | C(EVAL) | C(BENCH), OPT_COUNT, "write which experts every token goes to"},
+    [OPT_SLOTS] = {"slots", 0, TYPE_TEXT, MEASURING, "N,...", NULL, "parts of all", 0, 0, false, C(BENCH), OPT_COUNT,
+                   "with cache: experts of each layer that fit in memory"},
     [OPT_PROFILE] = {"profile", 0, TYPE_SWITCH, MEASURING, NULL, "off", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
                      "also where the time goes"},
     [OPT_DRIVE] = {"drive", 0, TYPE_SWITCH, MEASURING, NULL, "on", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
                    "measure the drive before"},
     [OPT_FORMAT] = {"format", 'o', TYPE_TEXT, MEASURING, "FORMAT", "md", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
                     "md, csv, json or jsonl"},
+    [OPT_COMPARE] = {"compare", 0, TYPE_TEXT, MEASURING, "FILE", NULL, NULL, 0, 0, false, C(BENCH), OPT_COUNT,
+                     "rates against those of an earlier run, written with --format json"},
 
     [OPT_TOLERANCE] = {"tolerance", 0, TYPE_REAL, OUTPUT, "X", "0.001", NULL, 0, 1e30, true, C(VERIFY), OPT_COUNT,
                        "largest difference that still counts as equal"},

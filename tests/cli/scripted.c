@@ -418,3 +418,15 @@ void swl_routes_set(swl_model *m, swl_routes routes, uint64_t seed)
 {
     (void)m, (void)routes, (void)seed;
 }
+
+swl_status swl_routes_record(swl_model *m, const char *path, swl_error *err)
+{
+    (void)m, (void)path, (void)err;
+    return SWL_OK;
+}
+
+swl_status swl_routes_replay(swl_model *m, const swl_route_log *log, swl_error *err)
+{
+    (void)m, (void)log, (void)err;
+    return SWL_OK;
+}

@@ -138,5 +138,46 @@ class Report(unittest.TestCase):
         self.assertIn(b"qwen3.6-35b", p.stderr)
 
 
+class Routes(unittest.TestCase):
+    def test_recorded_routes_are_run_again(self):
+        log, again = os.path.join(FOLDER.name, "routes"), os.path.join(FOLDER.name, "again")
+        few = ["--no-drive", "-p", "0", "-n", "16", "-r", "1"]
+        rows(*few, "--record-routes", log)
+        rows(*few, "--routes", log, "--record-routes", again)
+        with open(log, "rb") as a, open(again, "rb") as b:
+            self.assertEqual(a.read(), b.read())
+
+    def test_fitted_routes_repeat_themselves_and_uniform_ones_do_not(self):
+        def hit_rate(kind):
+            slots = "%.6f" % (6 * LAYERS * 65536 / 1e9)
+            return rows("--no-drive", "-p", "0", "-n", "64", "-r", "1", "--cache-gb", slots, "--routes", kind)[0]["expert_hit_rate"]
+        self.assertGreater(hit_rate("fitted"), hit_rate("uniform"))
+
+    def test_pools_of_all_sizes_are_tried_on_routes(self):
+        out = json.loads(bench("cache", "--routes", "fitted", "-o", "json"))
+        accesses = out["tokens"] * out["layers"] * out["experts_used"]
+        for policy in {r["policy"] for r in out["rows"]}:
+            mine = [r for r in out["rows"] if r["policy"] == policy]
+            self.assertEqual([r["slots"] for r in mine], [32 * k for k in range(1, 9)])
+            self.assertEqual({r["hits"] + r["misses"] for r in mine}, {accesses})
+            self.assertEqual([r["misses"] for r in mine], sorted((r["misses"] for r in mine), reverse=True))
+            self.assertLessEqual(mine[-1]["misses"], out["layers"] * out["experts"])  # each once
+        table = bench("cache", "--routes", "fitted", "--slots", "70")
+        self.assertIn("synthetic routes", table)
+        self.assertRegex(table, r"\| 70 \| lru \| 8[34]\.\d% \|")  # 83.5 % is what others measured with real text
+
+    def test_rates_are_compared_with_an_earlier_run(self):
+        path = os.path.join(FOLDER.name, "before.json")
+        with open(path, "w") as f:
+            f.write(bench(*SMALL, "--no-drive", "-o", "json"))
+        decode = rows("--no-drive", "--compare", path)[1]
+        with open(path) as f:
+            before = json.load(f)["rows"][1]
+        self.assertAlmostEqual(decode["rate_against_before"], decode["tokens_per_second"] / before["tokens_per_second"])
+        self.assertIsNone(rows("--no-drive", "--compare", path, "-n", "5")[1]["rate_against_before"])
+        p = harness.run(PROGRAM, "bench", *SMALL, "--compare", __file__)
+        self.assertEqual(p.returncode, 3)
+
+
 if __name__ == "__main__":
     harness.main()

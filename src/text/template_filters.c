@@ -208,7 +208,9 @@ static swl_tpl_value f_indent(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_val
             swl_tpl_put(r, with.u.s, swl_tpl_failed(r) ? (k = width, 0) : with.n);
         swl_tpl_put(r, lines.u.items[i].u.s, lines.u.items[i].n);
     }
-    return swl_tpl_capture(r, mark);
+    lines = swl_tpl_capture(r, mark);
+    lines.flag = v.flag;
+    return lines;
 }
 
 static swl_tpl_value f_center(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
@@ -547,15 +549,15 @@ static swl_tpl_value f_reverse(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_va
     return iter_value(it);
 }
 
-/* The key of sort: one value per comma-separated attribute. */
+/* The key of sort: a list with one value per comma-separated attribute. Equal items of lists are not put in order, so
+ * that values without an order can be sorted as long as they are equal. */
 static swl_tpl_value sort_key(swl_tpl_run *r, swl_tpl_value item, swl_tpl_value attrs, bool case_sensitive)
 {
-    swl_tpl_value parts, *keys;
+    swl_tpl_value parts = swl_tpl_seq(TPL_LIST, &attrs, 1), *keys;
     uint32_t i;
 
-    if (attrs.kind != TPL_STR)
-        return fold(r, get_path(r, item, attrs, swl_tpl_none()), case_sensitive);
-    parts = swl_tpl_split(r, attrs, swl_tpl_cstr(","), -1, false);
+    if (attrs.kind == TPL_STR)
+        parts = swl_tpl_split(r, attrs, swl_tpl_cstr(","), -1, false);
     keys = swl_tpl_alloc(r, (size_t)parts.n + 1, sizeof *keys);
     for (i = 0; keys && i < parts.n && !swl_tpl_failed(r); i++)
         keys[i] = fold(r, get_path(r, item, parts.u.items[i], swl_tpl_none()), case_sensitive);
@@ -847,45 +849,70 @@ static swl_tpl_value filled(swl_tpl_run *r, swl_tpl_value list, uint32_t from, u
     return swl_tpl_seq(TPL_LIST, items, (uint32_t)size);
 }
 
-static swl_tpl_value f_batch(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
+static swl_tpl_value batch_rows(swl_tpl_run *r, swl_tpl_value list, int64_t size, swl_tpl_value fill)
 {
-    swl_tpl_value list, *rows;
-    int64_t size = int_or(r, a[0], 1);
+    swl_tpl_value *rows = swl_tpl_alloc(r, (size_t)list.n + 1, sizeof *rows);
     uint32_t from, n = 0, len;
 
-    if (!swl_tpl_iterable(v))
-        return iter_value(generator(r, swl_tpl_int(1), next_pair));
-    list = swl_tpl_rest(r, swl_tpl_iterate(r, v));
-    rows = swl_tpl_alloc(r, (size_t)list.n + 1, sizeof *rows);
-    if (size < 1 || size > TPL_RANGE_MAX)
-        swl_tpl_fail(r, SWL_E_ARG, "batch: the size must be from 1 to %d", TPL_RANGE_MAX);
     for (from = 0; from < list.n && !swl_tpl_failed(r); from += len) {
         len = list.n - from < size ? list.n - from : (uint32_t)size;
-        rows[n++] = filled(r, list, from, len, size, a[1]);
+        rows[n++] = filled(r, list, from, len, size, fill);
     }
-    return iter_value(swl_tpl_iterate(r, swl_tpl_seq(TPL_LIST, rows, n)));
+    return swl_tpl_seq(TPL_LIST, rows, n);
+}
+
+static swl_tpl_value slice_rows(swl_tpl_run *r, swl_tpl_value list, int64_t n, swl_tpl_value fill)
+{
+    swl_tpl_value *rows = swl_tpl_alloc(r, (size_t)n, sizeof *rows);
+    uint32_t from = 0, len, extra = list.n % (uint32_t)n;
+    int64_t i;
+
+    for (i = 0; rows && i < n && !swl_tpl_failed(r); i++, from += len) {
+        len = list.n / (uint32_t)n + (i < extra);
+        rows[i] = filled(r, list, from, len, i >= extra ? len + 1 : len, fill);
+    }
+    return swl_tpl_seq(TPL_LIST, rows, (uint32_t)n);
+}
+
+/* All rows are made when the first is asked for. mode: 0 batch, 1 slice. */
+static bool next_row(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out)
+{
+    swl_tpl_value list;
+    int64_t n;
+
+    if (!it->from) {
+        list = swl_tpl_rest(r, swl_tpl_iterate(r, it->src));
+        n = int_or(r, it->args.v[0], 1);
+        if (n < 1 || n > TPL_RANGE_MAX)
+            swl_tpl_fail(r, SWL_E_ARG, "batch or slice: the number must be from 1 to %d", TPL_RANGE_MAX);
+        if (swl_tpl_failed(r))
+            return false;
+        list = it->mode ? slice_rows(r, list, n, it->args.v[1]) : batch_rows(r, list, n, it->args.v[1]);
+        it->from = swl_tpl_iterate(r, list);
+    }
+    return swl_tpl_next(r, it->from, out);
+}
+
+static swl_tpl_value rows_value(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a, int mode)
+{
+    swl_tpl_iter *it = swl_tpl_alloc(r, 1, sizeof *it);
+    swl_tpl_value *args = swl_tpl_alloc(r, 2, sizeof *args);
+
+    if (!it || !args)
+        return v;
+    memcpy(args, a, 2 * sizeof *args);
+    *it = (swl_tpl_iter){.next = next_row, .src = v, .args = {.v = args, .n = 2}, .mode = mode};
+    return iter_value(it);
+}
+
+static swl_tpl_value f_batch(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
+{
+    return rows_value(r, v, a, 0);
 }
 
 static swl_tpl_value f_slice(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)
 {
-    swl_tpl_value list, *rows;
-    int64_t n = int_or(r, a[0], 1), i;
-    uint32_t from = 0, len, extra;
-
-    if (!swl_tpl_iterable(v))
-        return iter_value(generator(r, swl_tpl_int(1), next_pair));
-    list = swl_tpl_rest(r, swl_tpl_iterate(r, v));
-    if (n < 1 || n > TPL_RANGE_MAX)
-        swl_tpl_fail(r, SWL_E_ARG, "slice: the number must be from 1 to %d", TPL_RANGE_MAX);
-    if (swl_tpl_failed(r))
-        return v;
-    rows = swl_tpl_alloc(r, (size_t)n, sizeof *rows);
-    extra = list.n % (uint32_t)n;
-    for (i = 0; rows && i < n; i++, from += len) {
-        len = list.n / (uint32_t)n + (i < extra);
-        rows[i] = filled(r, list, from, len, i >= extra ? len + 1 : len, a[1]);
-    }
-    return iter_value(swl_tpl_iterate(r, swl_tpl_seq(TPL_LIST, rows, (uint32_t)n)));
+    return rows_value(r, v, a, 1);
 }
 
 static swl_tpl_value f_attr(swl_tpl_run *r, swl_tpl_value v, const swl_tpl_value *a)

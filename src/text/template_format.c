@@ -244,6 +244,12 @@ static swl_tpl_value percent_key(swl_tpl_run *r, swl_tpl_value fmt, uint32_t *at
     return v;
 }
 
+/* What takes subscripts could be a mapping for named fields. */
+static bool may_stay_unused(swl_tpl_value v)
+{
+    return v.kind == TPL_DICT || v.kind == TPL_LIST || v.kind == TPL_RANGE || v.kind == TPL_UNDEFINED;
+}
+
 swl_tpl_value swl_tpl_percent(swl_tpl_run *r, swl_tpl_value fmt, swl_tpl_value args)
 {
     percent_args a = {.all = args};
@@ -277,7 +283,7 @@ swl_tpl_value swl_tpl_percent(swl_tpl_run *r, swl_tpl_value fmt, swl_tpl_value a
         else
             percent_field(r, &f, v.kind ? v : next_arg(r, &a));
     }
-    if (args.kind == TPL_TUPLE ? a.used < args.n : !a.used && !swl_tpl_is_seq(args) && args.kind != TPL_DICT)
+    if (args.kind == TPL_TUPLE ? a.used < args.n : !a.used && !may_stay_unused(args))
         swl_tpl_fail(r, SWL_E_ARG, "not all arguments converted during string formatting");
     return swl_tpl_capture(r, mark);
 }

@@ -392,8 +392,7 @@ static void put_upper(swl_tpl_run *r, int32_t cp)
         put_cp(r, s[i]);
 }
 
-/* Of the special ones, Latin and Armenian pairs keep their second half small; Greek ones with an iota below keep the
- * iota below, as one letter with what stands before it where there is such a letter. */
+/* Of the special ones, Latin and Armenian pairs keep their second half small, and Greek letters their iota below. */
 static void put_title(swl_tpl_run *r, int32_t cp)
 {
     const uint16_t *s = special(cp);
@@ -402,9 +401,6 @@ static void put_title(swl_tpl_run *r, int32_t cp)
 
     if (!s || (s[2] == 0x399 && (cp & 7) != 2 && (cp & 15) != 4)) {
         put_cp(r, utf8proc_totitle(cp));
-    } else if (s[3] == 0x399) {
-        put_cp(r, cp + 5);
-        put_cp(r, 0x342);
     } else {
         put_cp(r, s[1]);
         for (i = 2; i < 4 && s[i]; i++)
@@ -412,12 +408,37 @@ static void put_title(swl_tpl_run *r, int32_t cp)
     }
 }
 
-static bool cased(int32_t cp)
+/* Letters that have a case by Unicode's properties Other_Uppercase and Other_Lowercase, not by their category. */
+static const struct {
+    int32_t from, to;
+    bool upper;
+} other_cased[] = {
+    {0x00aa, 0x00aa, false},  {0x00ba, 0x00ba, false}, {0x02b0, 0x02b8, false},  {0x02c0, 0x02c1, false},
+    {0x02e0, 0x02e4, false},  {0x0345, 0x0345, false}, {0x037a, 0x037a, false},  {0x1d2c, 0x1d6a, false},
+    {0x1d78, 0x1d78, false},  {0x1d9b, 0x1dbf, false}, {0x2071, 0x2071, false},  {0x207f, 0x207f, false},
+    {0x2090, 0x209c, false},  {0x2160, 0x216f, true},  {0x2170, 0x217f, false},  {0x24b6, 0x24cf, true},
+    {0x24d0, 0x24e9, false},  {0x2c7c, 0x2c7d, false}, {0xa69c, 0xa69d, false},  {0xa770, 0xa770, false},
+    {0xa7f8, 0xa7f9, false},  {0xab5c, 0xab5f, false}, {0x1f130, 0x1f149, true}, {0x1f150, 0x1f169, true},
+    {0x1f170, 0x1f189, true},
+};
+
+/* 'u' upper, 'l' lower, 't' title, 0 without case. */
+static char case_of(int32_t cp)
 {
     utf8proc_category_t c = utf8proc_category(cp);
+    size_t i;
 
-    return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT || cp == 0xaa ||
-           cp == 0xba;
+    if (c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT)
+        return c == UTF8PROC_CATEGORY_LU ? 'u' : c == UTF8PROC_CATEGORY_LL ? 'l' : 't';
+    for (i = 0; cp >= 0xaa && i < sizeof other_cased / sizeof *other_cased; i++)
+        if (cp >= other_cased[i].from && cp <= other_cased[i].to)
+            return other_cased[i].upper ? 'u' : 'l';
+    return 0;
+}
+
+static bool cased(int32_t cp)
+{
+    return case_of(cp) != 0;
 }
 
 static bool case_ignorable(int32_t cp)
@@ -505,7 +526,7 @@ bool swl_tpl_text_is(swl_tpl_value s, const char *property)
         if (!strcmp(property, "isupper") || !strcmp(property, "islower")) {
             if (!cased(cp))
                 continue;
-            ok = c == (property[2] == 'u' ? UTF8PROC_CATEGORY_LU : UTF8PROC_CATEGORY_LL);
+            ok = case_of(cp) == property[2];
         } else if (!strcmp(property, "isspace")) {
             ok = swl_tpl_is_space(cp);
         } else {

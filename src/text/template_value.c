@@ -373,8 +373,9 @@ static bool equal_inside(swl_tpl_run *r, swl_tpl_value a, swl_tpl_value b)
         return equal_dicts(r, a.u.dict, b.u.dict);
     if (a.n != b.n || a.flag != b.flag)
         return false;
+    swl_tpl_charge(r, a.n / 4);
     for (i = 0; i < a.n; i++)
-        if (!swl_tpl_equal(r, a.u.items[i], b.u.items[i]))
+        if (!swl_tpl_same(a.u.items[i], b.u.items[i]) && !swl_tpl_equal(r, a.u.items[i], b.u.items[i]))
             return false;
     return true;
 }
@@ -415,14 +416,16 @@ bool swl_tpl_equal(swl_tpl_run *r, swl_tpl_value a, swl_tpl_value b)
 
 static int compare_seqs(swl_tpl_run *r, swl_tpl_value a, swl_tpl_value b)
 {
-    uint32_t i;
+    uint32_t i, n = a.n < b.n ? a.n : b.n;
     int c = 2;
 
     if (!swl_tpl_enter(r))
         return 2;
-    for (i = 0; i < a.n && i < b.n && swl_tpl_equal(r, a.u.items[i], b.u.items[i]); i++)
+    swl_tpl_charge(r, n / 4);
+    for (i = 0; i < n && (swl_tpl_same(a.u.items[i], b.u.items[i]) || swl_tpl_equal(r, a.u.items[i], b.u.items[i]));
+         i++)
         ;
-    if (i < a.n && i < b.n)
+    if (i < n)
         c = swl_tpl_compare(r, a.u.items[i], b.u.items[i]);
     else
         c = a.n < b.n ? -1 : a.n > b.n;

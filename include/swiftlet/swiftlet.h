@@ -127,6 +127,7 @@ typedef struct swl_model_options {
     int32_t io_depth;          /* reads in flight; 0: what suits the drive */
     const char *io_cache;      /* file that remembers what a probe of the drive found; NULL: a probe at every open, if the
                                   pool cannot hold all experts and there are many */
+    int32_t lookahead;         /* experts of the next layer to read on a guess while the drive is idle; 0: none */
     bool no_checksums;         /* do not verify experts when they are loaded */
     const char *cache_policy;  /* which experts stay in the pool: "hybrid", "lru", "lfu-decay"; NULL: default */
     bool describe_only;        /* nothing is loaded: only swl_model_info_get, swl_memory_plan_get and close may follow */
@@ -186,6 +187,7 @@ SWL_API void swl_model_info_get(const swl_model *m, swl_model_info *out);
 
 typedef struct swl_model_stats {
     uint64_t expert_hits, expert_misses, expert_bytes_read;
+    uint64_t expert_guesses, expert_guesses_right; /* read on a guess; of those, used (they count as hits) */
 } swl_model_stats;
 SWL_API void swl_model_stats_get(const swl_model *m, swl_model_stats *out);
 

@@ -121,6 +121,12 @@ static void head_forward(struct swl_model *m, const swl_batch_item *items, int32
     swl_group_run(m, &m->weights.head, &w->norm, n, logits, m->config->vocab);
 }
 
+static bool guesses(const struct swl_model *m, int32_t layer)
+{
+    return m->lookahead && m->work.n_rows == 1 && layer < m->config->n_layers &&
+           m->config->layers[layer].ffn == SWL_FFN_MOE && m->override.routes == SWL_ROUTES_MODEL;
+}
+
 static swl_status run(struct swl_model *m, const swl_batch_item *items, int32_t n_items, float *logits,
                       const swl_trace *t, swl_error *err)
 {
@@ -136,6 +142,8 @@ static swl_status run(struct swl_model *m, const swl_batch_item *items, int32_t 
         st = swl_cancelled(m) ? swl_fail(err, SWL_E_CANCELLED, "stopped in layer %d", i) : layer_forward(m, i, err);
         if (st)
             return st;
+        if (guesses(m, i + 1))
+            swl_moe_guess(m, i + 1);
         snprintf(name, sizeof name, "layer_%02d", i);
         trace(t, name, w->x, w->n_rows, hidden);
     }

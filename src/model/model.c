@@ -26,10 +26,14 @@ static swl_status take_options(swl_model *m, const swl_model_options *opt, int32
     if (opt->ctx_tokens < 0 || opt->ctx_tokens > m->config->ctx_max)
         return swl_fail(err, SWL_E_ARG, "context of %d tokens, this model allows 1 to %d", opt->ctx_tokens,
                         m->config->ctx_max);
+    if (opt->lookahead < 0 || opt->lookahead > m->config->n_experts_used)
+        return swl_fail(err, SWL_E_ARG, "lookahead of %d experts, expected 0 to %d", opt->lookahead,
+                        m->config->n_experts_used);
     if (opt->pool_slots < 0 || opt->n_threads < 0)
         return swl_fail(err, SWL_E_ARG, "negative number of slots or threads");
     m->cpu_flags = swl_cpu_flags() & mask;
     m->exact = opt->exact;
+    m->lookahead = opt->lookahead;
     m->ctx_tokens = opt->ctx_tokens                            ? opt->ctx_tokens
                     : m->config->ctx_max < SWL_CTX_TOKENS_DEFAULT ? m->config->ctx_max
                                                                : SWL_CTX_TOKENS_DEFAULT;
@@ -287,5 +291,5 @@ void swl_model_stats_get(const swl_model *m, swl_model_stats *out)
 
     if (m->store)
         swl_store_stats_get(m->store, &s);
-    *out = (swl_model_stats){s.n_hits, s.n_misses, s.bytes_read};
+    *out = (swl_model_stats){s.n_hits, s.n_misses, s.bytes_read, s.n_ahead, s.n_ahead_used};
 }

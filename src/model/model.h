@@ -216,6 +216,7 @@ struct swl_model {
     swl_weights weights;
     swl_store *store;               /* NULL without experts */
     swl_io_choice io;
+    int32_t lookahead;              /* experts of the next layer to guess, 0: none */
     swl_threads *threads;
     swl_kernels k;
     swl_work work;
@@ -255,6 +256,8 @@ void swl_deltanet_forward(struct swl_model *m, const swl_layer *l, const swl_bat
 void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
 void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n);
 swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n, swl_error *err);
+/* Before a layer's turn, with one row in work->x: tells the store which of its experts are likely. */
+void swl_moe_guess(struct swl_model *m, int32_t layer);
 
 /* ---- exec.c: work cut for the worker team --------------------------------------------------------------------------- */
 
@@ -297,6 +300,8 @@ void swl_profile_experts(struct swl_model *m, int32_t n_experts, int32_t n_pairs
 /* Replaces the chosen experts of n_rows rows, not their weights, if someone else's word counts than the router's; and
  * writes down what was chosen, if that is recorded. */
 swl_status swl_routes_apply(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err);
+/* A guess at the experts of the next row while a log is replayed: right as often as a router's would be. */
+void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t *ids);
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------- */
 

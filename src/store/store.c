@@ -49,6 +49,7 @@ static swl_status store_init(swl_store *s, const swl_store_config *c, swl_error 
     s->stage_slots = c->stage_slots;
     s->verify = c->verify;
     s->n_ranges_max = 1;
+    s->ahead_layer = -1;
     s->layers = swl_calloc((size_t)c->n_layers, sizeof *s->layers);
     s->paths = swl_calloc((size_t)c->n_files, sizeof *s->paths);
     if (!s->layers || !s->paths)
@@ -131,7 +132,7 @@ static void make_empty(swl_store *s, swl_store_part *l, int32_t expert)
         l->frames->n_staged--;
     else
         l->n_kept--;
-    e->staged = false;
+    e->staged = e->guessed = false;
     swl_frames_give(s, l->frames, e->frame);
 }
 
@@ -142,6 +143,8 @@ static void settle(swl_store *s, swl_store_part *l, int32_t expert)
 
     if (e->n_leases || e->state == SWL_ENTRY_EMPTY || e->state == SWL_ENTRY_LOADING)
         return;
+    if (e->guessed && e->state == SWL_ENTRY_READY)
+        return; /* stays in the stage until the truth is known */
     if (e->staged && e->state == SWL_ENTRY_READY && l->n_kept < l->n_slots) {
         e->staged = false;
         l->frames->n_staged--;
@@ -204,14 +207,38 @@ static void forget_wanted(swl_store *s, swl_store_part *l)
 {
     int32_t i;
 
-    for (i = 0; i < l->desc.n_experts; i++) {
-        swl_entry *e = &l->entries[i];
+    for (i = 0; i < l->desc.n_experts; i++)
+        if (l->entries[i].wanted) {
+            l->entries[i].wanted = false;
+            settle(s, l, i);
+        }
+}
 
-        if (!e->wanted)
-            continue;
-        e->wanted = false;
-        settle(s, l, i);
-    }
+/* Guesses that nobody wants. Those that are still being read go when they arrive. */
+static void drop_guesses(swl_store *s, swl_store_part *l)
+{
+    int32_t i;
+
+    for (i = 0; i < l->desc.n_experts; i++)
+        if (l->entries[i].guessed && !l->entries[i].wanted) {
+            l->entries[i].guessed = false;
+            settle(s, l, i);
+        }
+}
+
+enum { AHEAD_ENOUGH = 64, AHEAD_PAUSE = 512 };
+
+/* Goes on only where most guesses come true: a wrong one costs the drive as much as a right one saves. */
+static void judge_guesses(swl_store_part *l)
+{
+    if (l->ahead_pause)
+        l->ahead_pause--;
+    if (l->ahead_tried < AHEAD_ENOUGH)
+        return;
+    if (2 * l->ahead_right < l->ahead_tried)
+        l->ahead_pause = AHEAD_PAUSE;
+    l->ahead_tried /= 2;
+    l->ahead_right /= 2;
 }
 
 void swl_store_announce(swl_store *s, int32_t layer, const int32_t *experts, const int32_t *rows, int32_t n,
@@ -229,6 +256,8 @@ void swl_store_announce(swl_store *s, int32_t layer, const int32_t *experts, con
             swl_cache_withdraw(&l->cache, experts[i]);
         e->wanted = true;
     }
+    drop_guesses(s, l);
+    judge_guesses(l);
     swl_cache_touch(&l->cache, experts, rows, n, n_tokens);
     pthread_mutex_unlock(&s->lock);
 }
@@ -294,12 +323,33 @@ static bool make_room(swl_store *s, swl_store_part *l, int32_t expert, bool stre
     return true;
 }
 
+/* A guess that came true gets the place that a miss would have been given. */
+static void accept_guess(swl_store *s, swl_store_part *l, int32_t expert)
+{
+    swl_entry *e = &l->entries[expert];
+    int32_t victim = swl_cache_victim(&l->cache);
+
+    e->guessed = false;
+    l->n_ahead_used++;
+    l->ahead_right++;
+    s->stats.n_ahead_used++;
+    if (l->n_kept >= l->n_slots && victim >= 0)
+        make_empty(s, l, victim);
+    if (l->n_kept >= l->n_slots)
+        return;
+    e->staged = false;
+    l->frames->n_staged--;
+    l->n_kept++;
+}
+
 static void take_lease(swl_store *s, swl_store_part *l, int32_t expert, swl_lease *lease)
 {
     swl_entry *e = &l->entries[expert];
 
     if (in_cache(l, expert))
         swl_cache_withdraw(&l->cache, expert);
+    if (e->guessed)
+        accept_guess(s, l, expert);
     e->wanted = false;
     e->n_leases++;
     *lease = (swl_lease){.data = s->frames[e->frame].data, .expert = expert, .ready = e->state == SWL_ENTRY_READY};
@@ -419,6 +469,47 @@ swl_status swl_store_lease(swl_store *s, int32_t layer, const int32_t *experts, 
     if (n_leased)
         *n_leased = st ? 0 : n_done;
     return st;
+}
+
+/* ---- guessing ----------------------------------------------------------------------------------------------------- */
+
+static bool may_guess(const swl_store *s, const swl_store_part *l, int32_t expert)
+{
+    return l->entries[expert].state == SWL_ENTRY_EMPTY && l->frames->n_staged < s->stage_slots;
+}
+
+void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int32_t n)
+{
+    swl_store_part *l = &s->layers[layer];
+    swl_io_list reads = {0};
+    int32_t i;
+
+    pthread_mutex_lock(&s->lock);
+    make_progress(s, false);
+    if (s->ahead_layer >= 0 && s->ahead_layer != layer)
+        drop_guesses(s, &s->layers[s->ahead_layer]);
+    s->ahead_layer = layer;
+    if (s->n_in_flight || l->ahead_pause)
+        n = 0;
+    for (i = 0; i < n; i++) {
+        swl_entry *e = &l->entries[experts[i]];
+
+        if (!may_guess(s, l, experts[i]))
+            continue;
+        e->frame = swl_frames_take(l->frames);
+        assert(e->frame >= 0);
+        e->state = SWL_ENTRY_LOADING;
+        e->staged = e->guessed = true;
+        l->frames->n_staged++;
+        swl_load_prepare(s, layer, experts[i], &reads);
+        s->n_in_flight += l->desc.n_ranges;
+        l->n_ahead++;
+        l->ahead_tried++;
+        s->stats.n_ahead++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (reads.head)
+        s->io->ops->submit(s->io, &reads);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------ */
@@ -564,6 +655,14 @@ void swl_store_stats_get(swl_store *s, swl_store_stats *out)
 {
     pthread_mutex_lock(&s->lock);
     *out = s->stats;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void swl_store_ahead_get(swl_store *s, int32_t layer, uint64_t *n_read, uint64_t *n_used)
+{
+    pthread_mutex_lock(&s->lock);
+    *n_read = s->layers[layer].n_ahead;
+    *n_used = s->layers[layer].n_ahead_used;
     pthread_mutex_unlock(&s->lock);
 }
 

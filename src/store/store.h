@@ -86,6 +86,12 @@ void swl_store_release(swl_store *s, int32_t layer, swl_lease *leases, int32_t n
  * before anyone leases it. NULL when no slot is free. For experts made in memory: nothing is read for them. */
 uint8_t *swl_store_put(swl_store *s, int32_t layer, int32_t expert);
 
+/* A guess that the next call will use these experts of a layer, likeliest first: advice. While nothing else is being read,
+ * reads those that are not in memory into free slots of the stage, so nothing is evicted and nothing is in the way of what
+ * is needed. The next announcement for the layer settles it: what was guessed right takes its place when it is leased, the
+ * rest is dropped. A layer whose guesses are wrong too often is left alone for a while. */
+void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int32_t n);
+
 /* Changes the size of the pool, at any time. What is leased stays; a layer that has more leased than its new share gives
  * the surplus up on release. SWL_E_BUDGET below slots_min, SWL_E_NOMEM when the address space was not to be had. */
 swl_status swl_store_resize(swl_store *s, int32_t slots_per_layer, swl_error *err);
@@ -93,10 +99,13 @@ swl_status swl_store_resize(swl_store *s, int32_t slots_per_layer, swl_error *er
 typedef struct swl_store_stats {
     uint64_t n_hits, n_misses; /* leases that found their expert in memory (or on its way), and that did not */
     uint64_t n_streamed;       /* misses that passed through without a place in the pool */
+    uint64_t n_ahead, n_ahead_used; /* read on a guess; of those, leased (and counted as hits) */
     uint64_t bytes_read;
     uint64_t wait_ns;          /* that callers waited for reads */
 } swl_store_stats;
 void swl_store_stats_get(swl_store *s, swl_store_stats *out);
+/* Guesses of one layer: read, and leased later. */
+void swl_store_ahead_get(swl_store *s, int32_t layer, uint64_t *n_read, uint64_t *n_used);
 int32_t swl_store_slots(swl_store *s);                  /* per layer, now */
 uint64_t swl_store_bytes(swl_store *s);                 /* memory for experts at its present size, filled or not */
 const char *swl_store_io_name(const swl_store *s);

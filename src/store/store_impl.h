@@ -41,6 +41,7 @@ typedef struct swl_entry {
     int32_t frame;             /* unless EMPTY */
     int32_t n_leases;
     bool staged;               /* in a frame of the stage, gone when released */
+    bool guessed;              /* staged by a prefetch, not leased yet */
     bool wanted;               /* announced and not leased yet: evicted last */
     bool verified;             /* its checksum was right once */
 } swl_entry;
@@ -52,6 +53,9 @@ typedef struct swl_store_part {
     int32_t n_kept;            /* entries not EMPTY and not staged */
     int32_t n_slots;           /* its share */
     swl_cache cache;
+    uint64_t n_ahead, n_ahead_used;
+    int32_t ahead_tried, ahead_right; /* of late: both are halved now and then */
+    int32_t ahead_pause;       /* announcements until the next try */
 } swl_store_part;
 
 struct swl_store {
@@ -70,6 +74,7 @@ struct swl_store {
     pthread_cond_t progress;   /* reads were taken from io, or the poller left */
     bool polling;              /* some thread is in io's wait */
     int32_t n_in_flight;
+    int32_t ahead_layer;       /* of the last prefetch, -1: none */
 };
 
 /* frames.c: memory for experts */

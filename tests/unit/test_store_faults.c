@@ -32,11 +32,17 @@ static swl_status run(fixture *f, unsigned seed, int32_t n, int32_t k, swl_error
     swl_status st = SWL_OK;
     int32_t i, e, experts[EXPERTS], rows[EXPERTS];
 
+    pick_experts(&seed, experts, k);
     for (i = 0; i < n && !st; i++) {
         int32_t layer = (int32_t)pick(&seed, LAYERS);
 
         if (pick(&seed, 4)) {
-            pick_experts(&seed, experts, k);
+            if (pick(&seed, 2)) { /* a guess, right or wrong, for this layer or another */
+                pick_experts(&seed, experts, 3);
+                swl_store_prefetch(f->store, pick(&seed, 4) ? layer : (int32_t)pick(&seed, LAYERS), experts, 3);
+            }
+            if (pick(&seed, 2))
+                pick_experts(&seed, experts, k);
             st = use_token(f, layer, experts, k, err);
         } else {
             for (e = 0; e < EXPERTS; e++)
@@ -268,6 +274,74 @@ static void a_prompt_passes_through_and_leaves_its_hottest(void **state)
     fixture_deinit(&f);
 }
 
+static void a_guess_evicts_nothing_and_waits_its_turn(void **state)
+{
+    const int32_t warm[] = {0, 1, 2, 3}, guess[] = {4, 5, 6}, mixed[] = {5, 0}, other[] = {8};
+    swl_lease lease;
+    swl_store_stats s;
+    fixture f;
+    io_fake *fake = io_fake_new(0, NULL);
+
+    (void)state;
+    fixture_init(&f, true);
+    f.config.stage_slots = 2;
+    f.config.io = &fake->base;
+    assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+    assert_int_equal(use_token(&f, 0, warm, 4, NULL), SWL_OK);
+    swl_store_prefetch(f.store, 0, guess, 3);
+    swl_store_stats_get(f.store, &s);
+    assert_int_equal(s.n_ahead, 2); /* as many as the stage holds */
+    swl_store_prefetch(f.store, 1, guess, 1);
+    assert_int_equal(fake->n, 1); /* the first two have been taken by then, and given up */
+    swl_store_prefetch(f.store, 0, guess, 3);
+    assert_int_equal(use_token(&f, 0, warm, 4, NULL), SWL_OK);
+    swl_store_stats_get(f.store, &s);
+    assert_int_equal(s.n_misses, 4); /* nothing of the pool went */
+    assert_int_equal(s.n_ahead_used, 0);
+    swl_store_prefetch(f.store, 0, guess, 3);
+    assert_int_equal(use_token(&f, 0, mixed, 2, NULL), SWL_OK);
+    swl_store_stats_get(f.store, &s);
+    assert_int_equal(s.n_misses, 4); /* the guess was right */
+    assert_int_equal(s.n_ahead_used, 1);
+    assert_int_equal(use_token(&f, 0, mixed, 2, NULL), SWL_OK);
+    swl_store_stats_get(f.store, &s);
+    assert_int_equal(s.n_misses, 4); /* and has its place now */
+    /* While something else is being read there is no guessing. */
+    assert_int_equal(swl_store_lease(f.store, 1, other, 1, SWL_LEASE_ALL, &lease, NULL, NULL), SWL_OK);
+    fake->fail_errno = EAGAIN; /* never done */
+    fake->fail_at = fake->n_ops;
+    fake->for_good = true;
+    swl_store_prefetch(f.store, 0, guess, 3);
+    assert_int_equal(fake->n, 1);
+    fake->fail_at = -1;
+    swl_store_release(f.store, 1, &lease, 1);
+    fixture_deinit(&f);
+}
+
+static void a_layer_whose_guesses_are_wrong_is_left_alone(void **state)
+{
+    const int32_t warm[] = {0, 1}, guess[] = {7};
+    uint64_t n_read, n_used;
+    fixture f;
+    int i;
+
+    (void)state;
+    fixture_init(&f, true);
+    f.config.stage_slots = 2;
+    f.config.io = &io_fake_new(0, NULL)->base;
+    assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+    f.config.slots_per_layer = 2;
+    assert_int_equal(swl_store_resize(f.store, 2, NULL), SWL_OK);
+    for (i = 0; i < 300; i++) {
+        assert_int_equal(use_token(&f, 0, warm, 2, NULL), SWL_OK);
+        swl_store_prefetch(f.store, 0, guess, 1);
+    }
+    swl_store_ahead_get(f.store, 0, &n_read, &n_used);
+    assert_in_range(n_read, 30, 100);
+    assert_int_equal(n_used, 0);
+    fixture_deinit(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +352,8 @@ int main(void)
         cmocka_unit_test(resizing_keeps_what_is_leased),
         cmocka_unit_test(resizing_between_calls_never_shows_a_wrong_byte),
         cmocka_unit_test(a_prompt_passes_through_and_leaves_its_hottest),
+        cmocka_unit_test(a_guess_evicts_nothing_and_waits_its_turn),
+        cmocka_unit_test(a_layer_whose_guesses_are_wrong_is_left_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,26 @@
+# Lists the kernel files of the target's processor in SWL_ISA, with the instruction-set flags that their suffixes say.
+get_filename_component(SWL_KERNELS ${CMAKE_CURRENT_LIST_DIR}/../src/kernels ABSOLUTE)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    file(GLOB SWL_ISA CONFIGURE_DEPENDS ${SWL_KERNELS}/x86/*.c)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+    file(GLOB SWL_ISA CONFIGURE_DEPENDS ${SWL_KERNELS}/arm/*.c)
+endif()
+foreach(f ${SWL_ISA})
+    if(f MATCHES "_avx2\\.c$")
+        set_source_files_properties(${f} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
+    elseif(f MATCHES "_avx512\\.c$")
+        set_source_files_properties(${f} PROPERTIES COMPILE_OPTIONS
+            "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mavx512vbmi;-mfma;-mf16c;-mbmi2;-mprefer-vector-width=512")
+    elseif(f MATCHES "_avxvnni\\.c$")
+        set_source_files_properties(${f} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2;-mavxvnni")
+    elseif(f MATCHES "_dotprod\\.c$")
+        set_source_files_properties(${f} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod+fp16")
+    elseif(f MATCHES "_i8mm\\.c$")
+        set_source_files_properties(${f} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod+fp16+i8mm")
+    endif()
+    # Unrolled vector code takes minutes to instrument. The kernel checker puts guard bytes around its buffers instead, and
+    # sanitizer runs at the scalar level cover the callers.
+    if(SWL_SANITIZE OR SWL_FUZZ)
+        set_property(SOURCE ${f} APPEND PROPERTY COMPILE_OPTIONS "-fno-sanitize=all")
+    endif()
+endforeach()

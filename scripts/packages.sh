@@ -23,6 +23,8 @@ PACKAGES_CHECK='
 pc:cmocka        libcmocka-dev    libcmocka-devel     cmocka       cmocka
 venv             python3-venv     python3             python       python3
 ?fuzzer          clang            clang,compiler-rt   clang,compiler-rt  -
+?cmd:aarch64-linux-gnu-gcc   gcc-aarch64-linux-gnu   -  -  -
+?cmd:qemu-aarch64            qemu-user               -  -  -
 '
 
 links() # links COMPILER [FLAG...]: can it build a program?

@@ -8,18 +8,11 @@
 #include <immintrin.h>
 
 #include "kernels/kernels.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "kernels/x86/math_avx512.h"
 
 INLINE int32_t min_i32(int32_t a, int32_t b)
 {
     return a < b ? a : b;
-}
-
-/* The low n bits, n in 0..16 or more. */
-INLINE __mmask16 low16(int32_t n)
-{
-    return (__mmask16)(n >= 16 ? 0xffffu : (1u << n) - 1);
 }
 
 /* The low n bits, any n. */
@@ -44,6 +37,24 @@ INLINE __m512 load_scales(swl_dtype t, const uint8_t *p, int64_t i, __mmask16 ma
     if (t == SWL_DT_F16)
         return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, p + 2 * i));
     return _mm512_maskz_loadu_ps(mask, p + 4 * i);
+}
+
+/* One of them. */
+INLINE float one_scale(swl_dtype t, const uint8_t *p, int64_t i)
+{
+    uint32_t bits = 0;
+    float f;
+
+    if (t == SWL_DT_F32) {
+        __builtin_memcpy(&f, p + 4 * i, 4);
+        return f;
+    }
+    __builtin_memcpy(&bits, p + 2 * i, 2);
+    if (t == SWL_DT_F16)
+        return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128((int)bits)));
+    bits <<= 16;
+    __builtin_memcpy(&f, &bits, 4);
+    return f;
 }
 
 /* The scales of units [unit, unit + n) of one row, n <= 16; per_scale units (1, or 2 for groups of 128) share one. */

@@ -1,0 +1,193 @@
+/*
+ * matmul_f_avx512.c: matrices of any format times float32 activations (router, gates, heads of unquantised models,
+ * exact mode). The sixteen lanes of the contract are one register. Four rows by up to four tokens at a time; weights
+ * are widened once for the tokens.
+ */
+#include "kernels/x86/x86.h"
+
+#include <stdalign.h>
+
+#include "kernels/x86/quant_avx512.h"
+
+enum { FOLD = 16, ROWS = 4, TOKENS = 4, STEP = 64 };
+
+/* Four registers of weights: columns [col, col + 64) of a row, of which n exist. */
+INLINE void load_plain(const swl_matrix *w, int64_t row, int32_t col, int32_t n, swl_wtype type, __m512 *v)
+{
+    int64_t at = row * w->cols + col;
+    int i;
+
+#pragma GCC unroll 4
+    for (i = 0; i < 4; i++) {
+        __mmask16 m = low16(n > 16 * i ? n - 16 * i : 0);
+
+        v[i] = load_scales(type == SWL_W_BF16  ? SWL_DT_BF16
+                           : type == SWL_W_F16 ? SWL_DT_F16
+                                               : SWL_DT_F32,
+                           w->data, at + 16 * i, m);
+    }
+}
+
+INLINE void load_affine(const swl_matrix *w, int64_t row, int32_t col, int32_t n, int bits, __m512 *v)
+{
+    __m512i codes = load_codes(w->data + (row * w->cols + col) * bits / 8, bits, (int64_t)n * bits / 8);
+    int64_t row_scales = row * (w->cols / w->group);
+    __m128i part[4];
+    int i;
+
+    part[0] = _mm512_castsi512_si128(codes);
+    part[1] = _mm512_extracti32x4_epi32(codes, 1);
+    part[2] = _mm512_extracti32x4_epi32(codes, 2);
+    part[3] = _mm512_extracti32x4_epi32(codes, 3);
+#pragma GCC unroll 4
+    for (i = 0; i < 4; i++) {
+        int64_t g = row_scales + (col + (16 * i < n ? 16 * i : 0)) / w->group;
+        __m512 s = _mm512_set1_ps(one_scale(w->sdtype, w->scales, g)),
+               b = _mm512_set1_ps(one_scale(w->sdtype, w->biases, g));
+
+        v[i] = _mm512_fmadd_ps(s, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(part[i])), b);
+    }
+}
+
+/* Columns [col, col + n), n <= 64, of `rows` rows for `tokens` tokens. */
+INLINE void step(const swl_matrix *w, int64_t row, int rows, const float *const *x, int tokens, int32_t col, int32_t n,
+                 swl_wtype type, int bits, __m512 (*acc)[TOKENS])
+{
+    __m512 v[ROWS][4];
+    int r, t, i;
+
+#pragma GCC unroll 4
+    for (r = 0; r < rows; r++)
+        if (bits)
+            load_affine(w, row + r, col, n, bits, v[r]);
+        else
+            load_plain(w, row + r, col, n, type, v[r]);
+#pragma GCC unroll 4
+    for (i = 0; i < 4; i++) {
+        __mmask16 m = low16(n > 16 * i ? n - 16 * i : 0);
+
+#pragma GCC unroll 4
+        for (t = 0; t < tokens; t++) {
+            __m512 y = _mm512_maskz_loadu_ps(m, x[t] + col + 16 * i);
+
+#pragma GCC unroll 4
+            for (r = 0; r < rows; r++)
+                acc[r][t] = n == STEP ? _mm512_fmadd_ps(v[r][i], y, acc[r][t])
+                                      : _mm512_mask3_fmadd_ps(v[r][i], y, acc[r][t], m);
+        }
+    }
+}
+
+INLINE void block(const swl_matrix *w, int64_t row, int rows, const float *const *x, int tokens, swl_wtype type,
+                  int bits, float (*lanes)[FOLD][16])
+{
+    __m512 acc[ROWS][TOKENS];
+    int32_t col;
+    int r, t;
+
+#pragma GCC unroll 4
+    for (r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (t = 0; t < tokens; t++)
+            acc[r][t] = _mm512_setzero_ps();
+    for (col = 0; col + STEP <= w->cols; col += STEP)
+        step(w, row, rows, x, tokens, col, STEP, type, bits, acc);
+    if (col < w->cols)
+        step(w, row, rows, x, tokens, col, w->cols - col, type, bits, acc);
+#pragma GCC unroll 4
+    for (r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (t = 0; t < tokens; t++)
+            _mm512_store_ps(lanes[t][r], acc[r][t]);
+}
+
+/* Up to sixteen rows, folded together. */
+INLINE void fold_group(const swl_matrix *w, int64_t row, int32_t n_rows, const float *const *x, int tokens,
+                       swl_wtype type, int bits, float *out, int64_t ldo)
+{
+    alignas(64) float lanes[TOKENS][FOLD][16];
+    int32_t r;
+    int t;
+
+    for (r = 0; r + ROWS <= n_rows; r += ROWS)
+        block(w, row + r, ROWS, x, tokens, type, bits, (float(*)[FOLD][16])lanes[0][r]);
+    for (; r < n_rows; r++)
+        block(w, row + r, 1, x, tokens, type, bits, (float(*)[FOLD][16])lanes[0][r]);
+    for (; r < FOLD; r++)
+        for (t = 0; t < tokens; t++)
+            _mm512_store_ps(lanes[t][r], _mm512_setzero_ps());
+    for (t = 0; t < tokens; t++)
+        _mm512_mask_storeu_ps(out + t * ldo, low16(n_rows), fold_rows(lanes[t][0], 16));
+}
+
+INLINE void matmul_f(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                     int32_t n_tok, float *out, int64_t ldo, swl_wtype type, int bits)
+{
+    const float *x[TOKENS];
+    int32_t t, r, i, n;
+
+    for (t = 0; t < n_tok; t += n) {
+        n = n_tok - t < TOKENS ? 1 : TOKENS;
+        for (i = 0; i < TOKENS; i++)
+            x[i] = a->x + (tok ? tok[t + min_i32(i, n - 1)] : t + min_i32(i, n - 1)) * a->ldx;
+        for (r = 0; r < n_rows; r += FOLD)
+            if (n == TOKENS)
+                fold_group(w, row0 + r, min_i32(FOLD, n_rows - r), x, TOKENS, type, bits, out + t * ldo + r, ldo);
+            else
+                fold_group(w, row0 + r, min_i32(FOLD, n_rows - r), x, 1, type, bits, out + t * ldo + r, ldo);
+    }
+}
+
+void swl_matmul_f_f32_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                             int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul_f(w, row0, n_rows, a, tok, n_tok, out, ldo, SWL_W_F32, 0);
+}
+
+void swl_matmul_f_f16_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                             int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul_f(w, row0, n_rows, a, tok, n_tok, out, ldo, SWL_W_F16, 0);
+}
+
+void swl_matmul_f_bf16_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                              int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul_f(w, row0, n_rows, a, tok, n_tok, out, ldo, SWL_W_BF16, 0);
+}
+
+void swl_matmul_f_a2_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul_f(w, row0, n_rows, a, tok, n_tok, out, ldo, SWL_W_A2, 2);
+}
+
+void swl_matmul_f_a3_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul_f(w, row0, n_rows, a, tok, n_tok, out, ldo, SWL_W_A3, 3);
+}
+
+void swl_matmul_f_a4_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul_f(w, row0, n_rows, a, tok, n_tok, out, ldo, SWL_W_A4, 4);
+}
+
+void swl_matmul_f_a5_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul_f(w, row0, n_rows, a, tok, n_tok, out, ldo, SWL_W_A5, 5);
+}
+
+void swl_matmul_f_a6_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul_f(w, row0, n_rows, a, tok, n_tok, out, ldo, SWL_W_A6, 6);
+}
+
+void swl_matmul_f_a8_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                            int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul_f(w, row0, n_rows, a, tok, n_tok, out, ldo, SWL_W_A8, 8);
+}

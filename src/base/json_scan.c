@@ -15,8 +15,7 @@ swl_status swl_scan_expected(const swl_scan *s, const char *want)
                        a ? ", in \"" : "", a ? a : "", a ? "\"" : "", b ? ", \"" : "", b ? b : "", b ? "\"" : "", want);
 }
 
-/* The next character that is not white space, or 0 at the end. */
-static char peek(swl_scan *s)
+char swl_scan_peek(swl_scan *s)
 {
     while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t'))
         s->p++;
@@ -25,7 +24,7 @@ static char peek(swl_scan *s)
 
 static bool take(swl_scan *s, char c)
 {
-    if (peek(s) != c || s->p == s->end)
+    if (swl_scan_peek(s) != c || s->p == s->end)
         return false;
     s->p++;
     return true;
@@ -36,30 +35,37 @@ swl_status swl_scan_begin(swl_scan *s, char bracket)
     return take(s, bracket) ? SWL_OK : swl_scan_expected(s, bracket == '{' ? "an object" : "an array");
 }
 
-swl_status swl_scan_member(swl_scan *s, uint64_t n, char **key)
+swl_status swl_scan_next(swl_scan *s, char close, uint64_t n, bool *more)
 {
-    swl_status st;
-
-    *key = NULL;
-    if (take(s, '}'))
+    *more = false;
+    if (take(s, close))
         return SWL_OK;
     if (n && !take(s, ','))
-        return swl_scan_expected(s, "',' or '}'");
+        return swl_scan_expected(s, close == '}' ? "',' or '}'" : "',' or ']'");
+    *more = true;
+    return SWL_OK;
+}
+
+swl_status swl_scan_colon(swl_scan *s)
+{
+    return take(s, ':') ? SWL_OK : swl_scan_expected(s, "':'");
+}
+
+swl_status swl_scan_member(swl_scan *s, uint64_t n, char **key)
+{
+    bool more;
+    swl_status st = swl_scan_next(s, '}', n, &more);
+
+    *key = NULL;
+    if (st || !more)
+        return st;
     st = swl_scan_string(s, key);
-    if (!st && !take(s, ':'))
-        st = swl_scan_expected(s, "':'");
-    return st;
+    return st ? st : swl_scan_colon(s);
 }
 
 swl_status swl_scan_element(swl_scan *s, uint64_t n, bool *more)
 {
-    *more = false;
-    if (take(s, ']'))
-        return SWL_OK;
-    if (n && !take(s, ','))
-        return swl_scan_expected(s, "',' or ']'");
-    *more = true;
-    return SWL_OK;
+    return swl_scan_next(s, ']', n, more);
 }
 
 /* Four hexadecimal digits at p + 2, after "\u"; -1 when they are not there. */
@@ -85,12 +91,13 @@ static int32_t code_unit(const swl_scan *s, const char *p)
 }
 
 /* \uXXXX, or two of them for one character; never longer decoded than written. */
-static swl_status unicode_escape(swl_scan *s, char **dst)
+static swl_status unicode_escape(swl_scan *s, char **dst, bool nul)
 {
     int32_t c = code_unit(s, s->p), low;
 
-    if (c <= 0)
-        return swl_scan_expected(s, "\\u and four hexadecimal digits, not all zero");
+    if (c < 0 || (!c && !nul))
+        return swl_scan_expected(s, nul ? "\\u and four hexadecimal digits"
+                                        : "\\u and four hexadecimal digits, not all zero");
     if (c >= 0xd800 && c < 0xdc00) {
         low = code_unit(s, s->p + 6);
         if (low < 0xdc00 || low > 0xdfff)
@@ -105,13 +112,13 @@ static swl_status unicode_escape(swl_scan *s, char **dst)
     return SWL_OK;
 }
 
-static swl_status escape(swl_scan *s, char **dst)
+static swl_status escape(swl_scan *s, char **dst, bool nul)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const char *which;
 
     if (s->end - s->p >= 2 && s->p[1] == 'u')
-        return unicode_escape(s, dst);
+        return unicode_escape(s, dst, nul);
     which = s->end - s->p >= 2 && s->p[1] ? strchr(from, s->p[1]) : NULL;
     if (!which)
         return swl_scan_expected(s, "a known escape");
@@ -139,7 +146,7 @@ static bool is_utf8(const char *p, const char *end)
 }
 
 /* The decoded text ends at the closing quote at the latest, where its NUL goes. */
-swl_status swl_scan_string(swl_scan *s, char **text)
+static swl_status read_string(swl_scan *s, char **text, size_t *n, bool nul)
 {
     char *dst;
     swl_status st = SWL_OK;
@@ -151,7 +158,7 @@ swl_status swl_scan_string(swl_scan *s, char **text)
         if ((uint8_t)*s->p < 0x20)
             st = swl_scan_expected(s, "no control character in a string");
         else if (*s->p == '\\')
-            st = escape(s, &dst);
+            st = escape(s, &dst, nul);
         else
             *dst++ = *s->p++;
     }
@@ -163,7 +170,68 @@ swl_status swl_scan_string(swl_scan *s, char **text)
         return swl_scan_expected(s, "valid UTF-8 in the string before");
     s->p++;
     *dst = 0;
+    *n = (size_t)(dst - *text);
     return SWL_OK;
+}
+
+swl_status swl_scan_string(swl_scan *s, char **text)
+{
+    size_t n;
+
+    return read_string(s, text, &n, false);
+}
+
+swl_status swl_scan_text(swl_scan *s, char **text, size_t *n)
+{
+    return read_string(s, text, n, true);
+}
+
+swl_status swl_scan_pass_string(swl_scan *s, size_t *n)
+{
+    const char *first;
+
+    if (!take(s, '"'))
+        return swl_scan_expected(s, "a string");
+    for (first = s->p; s->p < s->end && *s->p != '"'; s->p++)
+        s->p += *s->p == '\\' && s->end - s->p > 1;
+    if (s->p == s->end)
+        return swl_scan_expected(s, "'\"' at the end of a string");
+    *n = (size_t)(s->p++ - first);
+    return SWL_OK;
+}
+
+/* A string, a bracket, or a character of something else. */
+static swl_status pass_part(swl_scan *s, uint64_t *depth)
+{
+    char c = swl_scan_peek(s);
+    size_t n;
+
+    if (c == '"')
+        return swl_scan_pass_string(s, &n);
+    if (!c || (!*depth && strchr("}],:", c)))
+        return swl_scan_expected(s, "a value");
+    if (c == '{' || c == '[')
+        ++*depth;
+    else if (c == '}' || c == ']')
+        --*depth;
+    else if (!*depth)
+        while (s->p + 1 < s->end && !strchr(" \t\r\n,]}", s->p[1]))
+            s->p++;
+    s->p++;
+    return SWL_OK;
+}
+
+swl_status swl_scan_pass(swl_scan *s, char **first)
+{
+    uint64_t depth = 0;
+    swl_status st;
+
+    swl_scan_peek(s);
+    *first = s->p;
+    do
+        st = pass_part(s, &depth);
+    while (!st && depth);
+    return st;
 }
 
 static bool is_digit(const swl_scan *s)
@@ -177,7 +245,7 @@ swl_status swl_scan_uint(swl_scan *s, int64_t *value)
     const char *first;
     int64_t v = 0;
 
-    peek(s);
+    swl_scan_peek(s);
     first = s->p;
     for (; is_digit(s); s->p++) {
         if (v > (INT64_MAX - (*s->p - '0')) / 10 || (s->p > first && *first == '0'))
@@ -255,7 +323,7 @@ static swl_status skip_array(swl_scan *s, int depth)
 
 static swl_status skip(swl_scan *s, int depth)
 {
-    char c = peek(s), *text;
+    char c = swl_scan_peek(s), *text;
 
     if (depth == SWL_SCAN_DEPTH_MAX)
         return swl_scan_expected(s, "fewer levels of nesting");
@@ -277,6 +345,6 @@ swl_status swl_scan_skip(swl_scan *s)
 
 swl_status swl_scan_finish(swl_scan *s)
 {
-    peek(s);
+    swl_scan_peek(s);
     return s->p == s->end ? SWL_OK : swl_scan_expected(s, "the end of the text");
 }

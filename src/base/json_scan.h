@@ -34,9 +34,23 @@ swl_status swl_scan_member(swl_scan *s, uint64_t n, char **key);
 /* Whether an array of which n elements were read has another. */
 swl_status swl_scan_element(swl_scan *s, uint64_t n, bool *more);
 
-swl_status swl_scan_string(swl_scan *s, char **text);  /* valid UTF-8 without NUL */
+swl_status swl_scan_string(swl_scan *s, char **text); /* valid UTF-8 without NUL */
+/* As swl_scan_string, but "\u0000" is allowed: n bytes and a NUL behind them. */
+swl_status swl_scan_text(swl_scan *s, char **text, size_t *n);
 swl_status swl_scan_uint(swl_scan *s, int64_t *value); /* digits alone, up to INT64_MAX */
 swl_status swl_scan_skip(swl_scan *s);                 /* any value, checked */
 swl_status swl_scan_finish(swl_scan *s);               /* nothing but white space is left */
+
+/* The steps of the above, for callers that read keys in another way or read a text twice. */
+
+char swl_scan_peek(swl_scan *s); /* the next character that is not white space, or 0 at the end; it stays */
+/* Whether another member or element comes before `close` ('}' or ']'), after the n that were read. */
+swl_status swl_scan_next(swl_scan *s, char close, uint64_t n, bool *more);
+swl_status swl_scan_colon(swl_scan *s);
+/* Passes a string by and leaves it as it is; n bytes between the quotes, no fewer than decoded. */
+swl_status swl_scan_pass_string(swl_scan *s, size_t *n);
+/* Passes any value of any depth by and leaves it as it is. It sees brackets and strings only: whoever reads
+ * [*first, s->p) checks the rest. */
+swl_status swl_scan_pass(swl_scan *s, char **first);
 
 #endif

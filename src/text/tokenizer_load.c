@@ -69,9 +69,9 @@ static swl_status check_model(loader *l, const json_t *model)
     for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
         if (!is_off(model, off[i]))
             return refuse(l, off[i], "null, false or empty");
-    if (swl_json_peek(&l->json->vocab) != '{')
+    if (swl_scan_peek(&l->json->vocab) != '{')
         return corrupt(l, "model.vocab", "an object");
-    if (swl_json_peek(&l->json->merges) != '[')
+    if (swl_scan_peek(&l->json->merges) != '[')
         return corrupt(l, "model.merges", "an array");
     return SWL_OK;
 }
@@ -146,35 +146,36 @@ static int64_t spell(const loader *l, const char *s, size_t n, char *out)
 
 /* ---- tokens ---- */
 
+static swl_status measure_token(loader *l, swl_scan *s, int64_t *id_max, size_t *n_bytes)
+{
+    size_t n;
+    int64_t id;
+    swl_status st = swl_scan_pass_string(s, &n);
+
+    if (!st)
+        st = swl_scan_colon(s);
+    if (!st)
+        st = swl_scan_uint(s, &id);
+    if (st)
+        return st;
+    if (id > SWL_TOKEN_ID_MAX)
+        return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, s->p - s->begin,
+                           "%s: model.vocab has the id %" PRId64 ", expected 0 to %d", l->path, id, SWL_TOKEN_ID_MAX);
+    *id_max = id > *id_max ? id : *id_max;
+    *n_bytes += n;
+    l->n_scratch = n > l->n_scratch ? n : l->n_scratch;
+    return SWL_OK;
+}
+
 /* The highest id and the bytes of the vocabulary as written, which is more than they will be. */
 static swl_status measure_vocab(loader *l, int64_t *id_max, size_t *n_bytes)
 {
-    swl_json_reader r = l->json->vocab;
-    bool more, first = true;
-    swl_status st = swl_json_expect(&r, '{');
+    swl_scan s = l->json->vocab;
+    bool more;
+    swl_status st = swl_scan_begin(&s, '{');
 
-    for (; !st; first = false) {
-        size_t n;
-        int64_t id;
-
-        st = swl_json_more(&r, '}', first, &more);
-        if (st || !more)
-            break;
-        st = swl_json_skip_string(&r, &n);
-        if (!st)
-            st = swl_json_expect(&r, ':');
-        if (!st)
-            st = swl_json_integer(&r, &id);
-        if (st)
-            break;
-        if (id < 0 || id > SWL_TOKEN_ID_MAX)
-            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, (int64_t)r.at,
-                               "%s: model.vocab has the id %" PRId64 ", expected 0 to %d", l->path, id,
-                               SWL_TOKEN_ID_MAX);
-        *id_max = id > *id_max ? id : *id_max;
-        *n_bytes += n;
-        l->n_scratch = n > l->n_scratch ? n : l->n_scratch;
-    }
+    for (uint64_t n = 0; !st && !(st = swl_scan_next(&s, '}', n, &more)) && more; n++)
+        st = measure_token(l, &s, id_max, n_bytes);
     return st;
 }
 
@@ -239,23 +240,20 @@ static swl_status load_token(loader *l, const char *key, size_t n, int32_t id, u
 /* measure_vocab has read the same; what fails here is the inside of a string. */
 static swl_status load_vocab(loader *l, uint32_t *n_bytes)
 {
-    swl_json_reader r = l->json->vocab;
-    bool more, first = true;
-    swl_status st = swl_json_expect(&r, '{');
+    swl_scan s = l->json->vocab;
+    bool more;
+    swl_status st = swl_scan_begin(&s, '{');
 
-    for (; !st; first = false) {
-        const char *key;
+    for (uint64_t i = 0; !st && !(st = swl_scan_next(&s, '}', i, &more)) && more; i++) {
+        char *key;
         size_t n;
         int64_t id;
 
-        st = swl_json_more(&r, '}', first, &more);
-        if (st || !more)
-            break;
-        st = swl_json_string(&r, &key, &n);
+        st = swl_scan_text(&s, &key, &n);
         if (!st)
-            st = swl_json_expect(&r, ':');
+            st = swl_scan_colon(&s);
         if (!st)
-            st = swl_json_integer(&r, &id);
+            st = swl_scan_uint(&s, &id);
         if (!st)
             st = load_token(l, key, n, (int32_t)id, n_bytes);
     }
@@ -286,16 +284,16 @@ static swl_status not_a_pair(loader *l, int32_t rank)
 }
 
 typedef struct halves {
-    const char *s[2];
+    char *s[2];
     size_t n[2];
 } halves;
 
 /* "a b"; mapped tokens hold no space. */
-static swl_status read_joined(loader *l, swl_json_reader *r, int32_t rank, halves *h)
+static swl_status read_joined(loader *l, swl_scan *s, int32_t rank, halves *h)
 {
     size_t n;
-    const char *space;
-    swl_status st = swl_json_string(r, &h->s[0], &n);
+    char *space;
+    swl_status st = swl_scan_text(s, &h->s[0], &n);
 
     if (st)
         return st;
@@ -309,21 +307,18 @@ static swl_status read_joined(loader *l, swl_json_reader *r, int32_t rank, halve
 }
 
 /* ["a", "b"] */
-static swl_status read_pair(loader *l, swl_json_reader *r, int32_t rank, halves *h)
+static swl_status read_pair(loader *l, swl_scan *s, int32_t rank, halves *h)
 {
     bool more;
-    swl_status st = swl_json_expect(r, '[');
+    uint64_t n;
+    swl_status st = swl_scan_begin(s, '[');
 
-    for (int i = 0; !st && i < 2; i++) {
-        st = swl_json_more(r, ']', !i, &more);
-        if (!st && (!more || swl_json_peek(r) != '"'))
+    for (n = 0; !st && !(st = swl_scan_element(s, n, &more)) && more; n++) {
+        if (n == 2 || swl_scan_peek(s) != '"')
             return not_a_pair(l, rank);
-        if (!st)
-            st = swl_json_string(r, &h->s[i], &h->n[i]);
+        st = swl_scan_text(s, &h->s[n], &h->n[n]);
     }
-    if (!st)
-        st = swl_json_more(r, ']', false, &more);
-    return !st && more ? not_a_pair(l, rank) : st;
+    return !st && n < 2 ? not_a_pair(l, rank) : st;
 }
 
 static swl_status load_merge(loader *l, const halves *h, int32_t rank)
@@ -352,20 +347,16 @@ static swl_status load_merge(loader *l, const halves *h, int32_t rank)
 
 static swl_status count_merges(loader *l, int32_t *n)
 {
-    swl_json_reader r = l->json->merges;
-    bool more = true;
-    swl_status st = swl_json_expect(&r, '[');
+    swl_scan s = l->json->merges;
+    bool more;
+    char *first;
+    swl_status st = swl_scan_begin(&s, '[');
 
-    for (*n = 0; !st; ++*n) {
-        size_t start;
-
-        st = swl_json_more(&r, ']', !*n, &more);
-        if (st || !more)
-            break;
+    for (*n = 0; !st && !(st = swl_scan_element(&s, (uint64_t)*n, &more)) && more; ++*n) {
         if (*n == SWL_TOKEN_ID_MAX)
-            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, (int64_t)r.at,
+            return swl_fail_at(l->err, SWL_E_CORRUPT, l->path, s.p - s.begin,
                                "%s: more than %d entries in model.merges", l->path, SWL_TOKEN_ID_MAX);
-        st = swl_json_skip_value(&r, &start);
+        st = swl_scan_pass(&s, &first);
     }
     return st;
 }
@@ -373,7 +364,7 @@ static swl_status count_merges(loader *l, int32_t *n)
 static swl_status load_merges(loader *l)
 {
     swl_tokenizer *t = l->t;
-    swl_json_reader r = l->json->merges;
+    swl_scan s = l->json->merges;
     bool more;
     halves h;
     swl_status st = count_merges(l, &t->n_merges);
@@ -385,13 +376,13 @@ static swl_status load_merges(loader *l)
         return swl_fail(l->err, SWL_E_NOMEM, "%s: out of memory for %" PRId32 " merges", l->path, t->n_merges);
     st = swl_pairs_create(t, t->n_merges, l->err);
     if (!st)
-        st = swl_json_expect(&r, '[');
+        st = swl_scan_begin(&s, '[');
     for (int32_t rank = 0; !st && rank < t->n_merges; rank++) {
-        st = swl_json_more(&r, ']', !rank, &more);
-        if (!st && swl_json_peek(&r) == '"')
-            st = read_joined(l, &r, rank, &h);
+        st = swl_scan_element(&s, (uint64_t)rank, &more);
+        if (!st && swl_scan_peek(&s) == '"')
+            st = read_joined(l, &s, rank, &h);
         else if (!st)
-            st = swl_json_peek(&r) == '[' ? read_pair(l, &r, rank, &h) : not_a_pair(l, rank);
+            st = swl_scan_peek(&s) == '[' ? read_pair(l, &s, rank, &h) : not_a_pair(l, rank);
         if (!st)
             st = load_merge(l, &h, rank);
     }

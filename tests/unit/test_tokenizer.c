@@ -509,8 +509,8 @@ static void refuses_what_it_does_not_compute(void **state)
         {"model/end_of_word_suffix", "\"</w>\"", SWL_E_UNSUPPORTED, "end_of_word_suffix"},
         {"model/vocab", "[]", SWL_E_CORRUPT, "model.vocab"},
         {"model/vocab/x", NULL, SWL_E_CORRUPT, "0x78"},
-        {"model/vocab/x", "-1", SWL_E_CORRUPT, "id -1"},
-        {"model/vocab/x", "1.5", SWL_E_CORRUPT, "whole number"},
+        {"model/vocab/x", "-1", SWL_E_CORRUPT, "\"model\", \"vocab\": expected an integer from 0"},
+        {"model/vocab/x", "1.5", SWL_E_CORRUPT, "expected an integer from 0"},
         {"model/vocab/x", "2097152", SWL_E_CORRUPT, "id 2097152"},
         {"model/vocab/x", "121", SWL_E_CORRUPT, "id 121"},
         {"model/vocab/", "280", SWL_E_CORRUPT, "empty"},
@@ -636,7 +636,7 @@ static void a_field_that_is_there_twice_is_refused(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         write_text("tokenizer.json", texts[i]);
         assert_int_equal(swl_tokenizer_open(&t, dir, &err), SWL_E_CORRUPT);
-        assert_non_null(strstr(err.message, "is there twice"));
+        assert_non_null(strstr(err.message, "expected this field once"));
     }
 }
 

@@ -185,6 +185,11 @@ SWL_API swl_status swl_model_open(swl_model **out, const swl_model_options *opt,
 SWL_API void swl_model_close(swl_model *m);    /* after its sessions; NULL is allowed */
 SWL_API void swl_model_info_get(const swl_model *m, swl_model_info *out);
 
+/* For apps that are told of memory pressure: the expert pool gives back what it has above pool_bytes, between passes and from
+ * any thread, and grows again when called with more; never below one token's experts, never above the plan. On Linux the
+ * model also follows the system's own measure of memory pressure. Results do not depend on it. */
+SWL_API swl_status swl_model_resize_pool(swl_model *m, uint64_t pool_bytes, swl_error *err);
+
 typedef struct swl_model_stats {
     uint64_t expert_hits, expert_misses, expert_bytes_read;
     uint64_t expert_guesses, expert_guesses_right; /* read on a guess; of those, used (they count as hits) */

@@ -169,6 +169,7 @@ swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t
     pthread_mutex_lock(&m->lock);
     st = check_items(m, items, n_items, err);
     if (!st) {
+        swl_pressure_tick(m);
         m->cancel = n_items == 1 ? items[0].cancel : NULL;
         swl_profile_pass_begin(m);
         st = run(m, items, n_items, logits, t, err);

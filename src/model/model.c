@@ -187,6 +187,7 @@ static swl_status load(swl_model *m, const swl_model_options *opt, swl_error *er
         st = open_store(m, opt, err);
     if (!st && m->weights.n_moe && m->ck->experts_absent)
         st = make_experts(m, err);
+    m->pool_slots_max = m->plan.pool_slots;
     return st ? st : swl_work_init(m, err);
 }
 

@@ -231,6 +231,8 @@ struct swl_model {
     pthread_mutex_t lock;           /* one forward pass at a time: it owns `work` and `cancel` */
     const _Atomic bool *cancel;     /* of the running pass, or NULL */
     swl_route_writer *recorder;     /* NULL: none */
+    double pressure_at;             /* when the system was last asked how pressed it is */
+    int32_t pool_slots_max;         /* what the pool may grow back to */
 };
 
 /* The bytes that init will take for the model's chunk and context. */
@@ -302,6 +304,14 @@ void swl_profile_experts(struct swl_model *m, int32_t n_experts, int32_t n_pairs
 swl_status swl_routes_apply(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err);
 /* A guess at the experts of the next row while a log is replayed: right as often as a router's would be. */
 void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t *ids);
+
+/* ---- pressure.c ------------------------------------------------------------------------------------------------------- */
+
+/* Between passes, with the model's lock held: shrinks or grows the pool as the system's memory pressure asks. */
+void swl_pressure_tick(struct swl_model *m);
+/* The decision alone: pressure in percent (negative: unknown), whether there is room to grow, slots per layer now and within
+ * which bounds. */
+int32_t swl_pressure_slots(double pressure, bool room, int32_t slots, int32_t lo, int32_t hi);
 
 /* ---- sizes ---------------------------------------------------------------------------------------------------------- */
 

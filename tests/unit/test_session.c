@@ -399,6 +399,49 @@ static void a_prompt_can_be_stopped(void **state)
     swl_model_close(m);
 }
 
+/* The pool shrinks and grows between tokens, far beyond its bounds too. */
+static void a_pool_that_changes_size_changes_no_bit(void **state)
+{
+    static const uint64_t bytes[] = {0, 1 << 20, 40000, UINT64_MAX, 1, 300000};
+    swl_model *m = open_case("next-a-mlx4", false, 0);
+    size_t vocab = (size_t)m->config->vocab;
+    float *want = run_all(m, ids, N), *got = malloc(vocab * sizeof *got);
+    swl_session *s;
+    int i;
+
+    (void)state;
+    assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+    for (i = 0; i < N; i++) {
+        assert_int_equal(swl_model_resize_pool(m, bytes[i % 6], NULL), SWL_OK);
+        assert_true(swl_store_slots(m->store) >= m->config->n_experts_used);
+        assert_true(swl_store_slots(m->store) <= m->config->n_experts);
+        assert_int_equal(swl_session_eval(s, ids + i, 1, SWL_LOGITS_LAST, got, NULL), SWL_OK);
+        assert_memory_equal(got, want + (size_t)i * vocab, vocab * sizeof *got);
+    }
+    free(want);
+    free(got);
+    swl_session_free(s);
+    swl_model_close(m);
+}
+
+static void pressure_is_followed_within_bounds(void **state)
+{
+    int32_t slots = 200, i;
+
+    (void)state;
+    assert_int_equal(swl_pressure_slots(50, true, 200, 8, 256), 175);
+    assert_int_equal(swl_pressure_slots(5, true, 200, 8, 256), 200); /* in between: nothing moves */
+    assert_int_equal(swl_pressure_slots(0, true, 200, 8, 256), 212);
+    assert_int_equal(swl_pressure_slots(0, false, 200, 8, 256), 200);
+    assert_int_equal(swl_pressure_slots(-1, true, 200, 8, 256), 200); /* the system does not say */
+    for (i = 0; i < 100; i++)
+        slots = swl_pressure_slots(90, true, slots, 8, 256);
+    assert_int_equal(slots, 8);
+    for (i = 0; i < 300; i++)
+        slots = swl_pressure_slots(0, true, slots, 8, 256);
+    assert_int_equal(slots, 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +453,8 @@ int main(void)
         cmocka_unit_test(going_back_is_as_if_never_gone),
         cmocka_unit_test(a_prompt_runs_only_what_is_new),
         cmocka_unit_test(a_prompt_can_be_stopped),
+        cmocka_unit_test(a_pool_that_changes_size_changes_no_bit),
+        cmocka_unit_test(pressure_is_followed_within_bounds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,8 @@ enum {
     TURNS = 18, /* units of a lane at most */
     PANEL_BYTES = 36 << 10,
     PANEL_UNITS = 32,
-    HELD = 96 /* branches that are kept between blocks, of all tokens together */
+    HELD = 96,                          /* branches that wait between blocks, of all tokens together */
+    SCALES = TOKENS * TURNS * SWL_LANES /* units of activations whose scales are kept, of all tokens together */
 };
 
 typedef float rows[TILES][16];
@@ -43,8 +44,16 @@ typedef struct panel {
     alignas(64) rows ws[PANEL_UNITS], wb[PANEL_UNITS];
 } panel;
 
+/* Scales of the activations' units, and scale times sum: [token][units rounded up to 16]. */
+typedef struct scales {
+    int64_t stride;
+    bool all; /* of all tokens of the call; else of a group */
+    alignas(64) float xs[SCALES], xi[SCALES];
+} scales;
+
 typedef struct job {
     const swl_matrix *w;
+    scales *s;
     int64_t row;
     int32_t n_rows; /* at most ROWS */
     const swl_act *a;
@@ -206,7 +215,7 @@ static void unpack_codes(const swl_matrix *w, int64_t row, int32_t n_rows, const
 }
 
 /* Scales are transposed sixteen units at a time, one of each lane; the block's lanes of them are kept. */
-static void unpack_scales(const swl_matrix *w, const uint8_t *scales, int64_t row, int32_t n_rows, const block *b,
+static void unpack_scales(const swl_matrix *w, const uint8_t *from, int64_t row, int32_t n_rows, const block *b,
                           int32_t n_units, int tile, rows *to)
 {
     int64_t row_scales = w->cols / w->group;
@@ -218,7 +227,7 @@ static void unpack_scales(const swl_matrix *w, const uint8_t *scales, int64_t ro
 
 #pragma GCC unroll 16
         for (i = 0; i < 16; i++)
-            v[i] = _mm512_castps_si512(unit_scales(w->sdtype, scales, (row + min_i32(i, n_rows - 1)) * row_scales,
+            v[i] = _mm512_castps_si512(unit_scales(w->sdtype, from, (row + min_i32(i, n_rows - 1)) * row_scales,
                                                    turn * SWL_LANES, n, per_scale));
         transpose(v);
         for (lane = 0, at = 0; lane < b->n_lanes; at += b->count[lane++])
@@ -250,8 +259,8 @@ static void make_panel(panel *p, const job *j, const block *b, int32_t n_units)
 /* A group of tokens against a block. */
 typedef struct group {
     const int8_t *x[TOKENS];
-    alignas(64) float xs[TOKENS][TURNS * SWL_LANES], xi[TOKENS][TURNS * SWL_LANES]; /* of all units */
-    rows lane[SWL_LANES][TOKENS];                                                   /* of the block, in its order */
+    const float *xs[TOKENS], *xi[TOKENS];
+    alignas(64) rows lane[SWL_LANES][TOKENS]; /* of the block, in its order */
 } group;
 
 INLINE __m512i four_bytes(const int8_t *p)
@@ -354,26 +363,57 @@ static void multiply_group(const panel *p, const block *b, group *g, int32_t n, 
 
 /* ---- loops ----------------------------------------------------------------------------------------------- */
 
-/* Scales and sums of the group's activations. The lines that the next group needs are asked for: units come in an order
- * that no hardware guesses. */
-INLINE void load_group_units(group *g, const job *j, const block *b, int32_t t0, int32_t n, int32_t n_next,
-                             int32_t n_units, int unit)
+INLINE void load_scales_of(const swl_act *a, int64_t row, int32_t n_units, int unit, float *xs, float *xi)
 {
-    __m512 xi;
-    int32_t t, u;
+    __m512 v;
+    int32_t u;
+
+    for (u = 0; u + SWL_LANES <= n_units; u += SWL_LANES) {
+        _mm512_store_ps(xs + u, act_units(a, row, unit, u, SWL_LANES, &v));
+        _mm512_store_ps(xi + u, v);
+    }
+    if (u < n_units) {
+        _mm512_store_ps(xs + u, act_units(a, row, unit, u, n_units - u, &v));
+        _mm512_store_ps(xi + u, v);
+    }
+}
+
+/* Tokens [t0, t0 + n) to the first n places of s. */
+static void load_act_scales(scales *s, const swl_act *a, const int32_t *tok, int32_t t0, int32_t n, int32_t n_units,
+                            int unit)
+{
+    int32_t t;
 
     for (t = 0; t < n; t++) {
-        int64_t row = j->tok ? j->tok[t0 + t] : t0 + t;
+        int64_t row = tok ? tok[t0 + t] : t0 + t;
+        float *xs = s->xs + t * s->stride, *xi = s->xi + t * s->stride;
+
+        if (unit == 64)
+            load_scales_of(a, row, n_units, 64, xs, xi);
+        else if (unit == 32)
+            load_scales_of(a, row, n_units, 32, xs, xi);
+        else
+            load_scales_of(a, row, n_units, 16, xs, xi);
+    }
+}
+
+/* The lines that the next group needs are asked for: units come in an order that no hardware guesses. So are those of
+ * the output, which are written once and far apart. */
+static void load_group(group *g, const job *j, const block *b, int32_t t0, int32_t n, int32_t n_next, int32_t n_units,
+                       int unit)
+{
+    int32_t t, u;
+
+    if (!j->s->all)
+        load_act_scales(j->s, j->a, j->tok, t0, n, n_units, unit);
+    for (t = 0; t < n; t++) {
+        int64_t row = j->tok ? j->tok[t0 + t] : t0 + t, at = (j->s->all ? t0 + t : t) * j->s->stride;
 
         g->x[t] = j->a->q + row * j->a->ldq;
-        for (u = 0; u + SWL_LANES <= n_units; u += SWL_LANES) {
-            _mm512_store_ps(g->xs[t] + u, act_units(j->a, row, unit, u, SWL_LANES, &xi));
-            _mm512_store_ps(g->xi[t] + u, xi);
-        }
-        if (u < n_units) {
-            _mm512_store_ps(g->xs[t] + u, act_units(j->a, row, unit, u, n_units - u, &xi));
-            _mm512_store_ps(g->xi[t] + u, xi);
-        }
+        g->xs[t] = j->s->xs + at;
+        g->xi[t] = j->s->xi + at;
+        _mm_prefetch((const char *)(j->out + (t0 + t) * j->ldo), _MM_HINT_T0);
+        _mm_prefetch((const char *)(j->out + (t0 + t) * j->ldo + 16), _MM_HINT_T0);
     }
     for (t = t0 + n; t < t0 + n + n_next; t++) {
         const int8_t *x = j->a->q + (j->tok ? j->tok[t] : t) * j->a->ldq;
@@ -381,17 +421,6 @@ INLINE void load_group_units(group *g, const job *j, const block *b, int32_t t0,
         for (u = 0; u < b->n_units; u++)
             _mm_prefetch((const char *)x + b->unit[u] * unit, _MM_HINT_T1);
     }
-}
-
-static void load_group(group *g, const job *j, const block *b, int32_t t0, int32_t n, int32_t n_next, int32_t n_units,
-                       int unit)
-{
-    if (unit == 64)
-        load_group_units(g, j, b, t0, n, n_next, n_units, 64);
-    else if (unit == 32)
-        load_group_units(g, j, b, t0, n, n_next, n_units, 32);
-    else
-        load_group_units(g, j, b, t0, n, n_next, n_units, 16);
 }
 
 /* The sum of a branch of n lanes for one token and tile. */
@@ -429,19 +458,21 @@ static __m512 fold_block(const group *g, int32_t t, int32_t k, int32_t n_lanes)
 
 /*
  * Folds the block's lanes and adds the branch to those that wait: after `done` lanes a branch of 2^i waits if bit i of
- * done is set. The last block's sum is the result. held: of this token.
+ * done is set. The last block's sum is the result. The largest branch, of eight lanes, waits in the output, smaller
+ * ones in `held`, of this token.
  */
 INLINE void finish_token(const group *g, const job *j, const block *b, int32_t t, float *out, rows *held)
 {
     int32_t k, size, i;
 
     for (k = 0; k < TILES && 16 * k < j->n_rows; k++) {
+        __mmask16 m = low16(j->n_rows - 16 * k);
         __m512 v = fold_block(g, t, k, b->n_lanes);
 
         for (size = b->n_lanes, i = 0; b->lane0 & size; size *= 2, i++)
-            v = _mm512_add_ps(_mm512_load_ps(held[i][k]), v);
-        if (size == SWL_LANES)
-            _mm512_mask_storeu_ps(out + 16 * k, low16(j->n_rows - 16 * k), v);
+            v = _mm512_add_ps(size < 8 ? _mm512_load_ps(held[i][k]) : _mm512_maskz_loadu_ps(m, out + 16 * k), v);
+        if (size >= 8)
+            _mm512_mask_storeu_ps(out + 16 * k, m, v);
         else
             _mm512_store_ps(held[i][k], v);
     }
@@ -449,7 +480,7 @@ INLINE void finish_token(const group *g, const job *j, const block *b, int32_t t
 
 /* Groups of equal size as far as possible: a group of eight costs little more than a group of five. */
 static void block_tokens(const panel *p, const job *j, const block *b, int32_t t0, int32_t n, int32_t n_units, int unit,
-                         rows *held, int32_t n_branches)
+                         rows *held, int32_t n_held)
 {
     int32_t n_groups = (n + TOKENS - 1) / TOKENS, i, k, t, end;
     group g;
@@ -463,7 +494,7 @@ static void block_tokens(const panel *p, const job *j, const block *b, int32_t t
         load_group(&g, j, b, t0 + t, end - t, min_i32(n - end, TOKENS), n_units, unit);
         multiply_group(p, b, &g, end - t, unit);
         for (k = 0; t < end; t++, k++)
-            finish_token(&g, j, b, k, j->out + (t0 + t) * j->ldo, held + t * n_branches);
+            finish_token(&g, j, b, k, j->out + (t0 + t) * j->ldo, held + t * n_held);
     }
 }
 
@@ -483,17 +514,17 @@ static void tile_rows(const job *j, int32_t n_tok, int32_t n_lanes, int unit)
     alignas(64) rows held[HELD];
     panel p;
     block b;
-    int32_t n_units = j->w->cols / unit, n_branches = 0, pass, t, n, lane;
+    int32_t n_units = j->w->cols / unit, n_held = 0, pass, t, n, lane;
 
-    while (n_lanes << n_branches < SWL_LANES)
-        n_branches++;
-    pass = n_branches ? HELD / n_branches : n_tok;
+    while (n_lanes << n_held < 8)
+        n_held++;
+    pass = n_held ? HELD / n_held : n_tok;
     for (t = 0; t < n_tok; t += n) {
         n = min_i32(pass, n_tok - t);
         for (lane = 0; lane < SWL_LANES; lane += n_lanes) {
             plan_block(&b, lane, n_lanes, n_units);
             make_panel(&p, j, &b, n_units);
-            block_tokens(&p, j, &b, t, n, n_units, unit, held, n_branches);
+            block_tokens(&p, j, &b, t, n, n_units, unit, held, n_held);
         }
     }
 }
@@ -509,9 +540,14 @@ void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
                             int32_t n_tok, float *out, int64_t ldo)
 {
     int unit = w->group < 64 ? w->group : 64;
-    job j = {w, row0, 0, a, tok, out, ldo};
-    int32_t n_lanes = block_lanes(w->cols / unit, unit), r;
+    int32_t n_units = w->cols / unit, n_lanes = block_lanes(n_units, unit), r;
+    scales s;
+    job j = {w, &s, row0, 0, a, tok, out, ldo};
 
+    s.stride = (n_units + SWL_LANES - 1) / SWL_LANES * SWL_LANES;
+    s.all = n_tok * s.stride <= SCALES;
+    if (s.all)
+        load_act_scales(&s, a, tok, 0, n_tok, n_units, unit);
     for (r = 0; r < n_rows; r += ROWS) {
         j.row = row0 + r;
         j.n_rows = min_i32(ROWS, n_rows - r);

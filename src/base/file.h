@@ -12,7 +12,7 @@ void swl_file_close(int fd); /* -1 is allowed */
  * short reads. Threads may share the descriptor. */
 swl_status swl_file_read_at(int fd, const char *path, uint64_t offset, void *dst, uint64_t n, swl_error *err);
 
-/* Advice: these bytes will not be read again soon, so that the page cache need not keep them. */
+/* Advice: these bytes (n 0: up to the end) will not be read again soon, so that the page cache need not keep them. */
 void swl_file_forget(int fd, uint64_t offset, uint64_t n);
 
 /* The whole of a small file, NUL-terminated. Longer than n_max: SWL_E_CORRUPT. *data: free with swl_free. */

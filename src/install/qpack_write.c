@@ -114,8 +114,8 @@ static swl_status out_end(out_file *f, swl_qpack_writer *w, swl_status st, swl_e
     if (!st) {
         int fd = f->fd;
 
-        if (!fdatasync(fd))
-            posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        if (!fsync(fd))
+            swl_file_forget(fd, 0, 0);
         f->fd = -1;
         st = swl_file_finish(fd, f->path, err);
     }

@@ -11,6 +11,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
 #include "base/status.h"
 
 #define IO_BYTES_MAX (UINT64_C(1) << 30) /* one system call moves at most this much */
@@ -170,6 +173,9 @@ swl_status swl_file_finish(int fd, const char *path, swl_error *err)
 
 swl_status swl_dir_sync(const char *path, swl_error *err)
 {
+#if defined(_WIN32) /* renames are written through instead */
+    return swl_dir_exists(path) ? SWL_OK : swl_fail_at(err, SWL_E_NOT_FOUND, path, -1, "no directory %s", path);
+#else
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     swl_status st = SWL_OK;
 
@@ -179,6 +185,7 @@ swl_status swl_dir_sync(const char *path, swl_error *err)
         st = swl_fail_errno(err, path, "cannot make directory %s durable", path);
     close(fd);
     return st;
+#endif
 }
 
 swl_status swl_file_atomic_begin(swl_file_atomic *f, const char *path, swl_error *err)

@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(_WIN32)
+#include "base/os_win.h"
+#else
 #include <sys/mman.h>
+#endif
 
 static _Atomic int64_t fail_after = -1;
 static _Atomic bool fail_for_good;
@@ -85,6 +89,19 @@ char *swl_path_join(const char *dir, const char *name)
     return swl_asprintf("%s%s%s", dir, n && dir[n - 1] == '/' ? "" : "/", name);
 }
 
+#if defined(_WIN32)
+void *swl_big_alloc(uint64_t n_bytes)
+{
+    return must_fail() || n_bytes > SIZE_MAX - 4096 ? NULL : swl_win_alloc(n_bytes ? n_bytes : 1);
+}
+
+void swl_big_free(void *p, uint64_t n_bytes)
+{
+    (void)n_bytes;
+    if (p)
+        swl_win_free(p);
+}
+#else
 #define HUGE_BYTES (UINT64_C(2) << 20)
 
 /* Reserves with room to align, then gives the surplus at both ends back. */
@@ -122,13 +139,17 @@ void swl_big_free(void *p, uint64_t n_bytes)
         munmap(p, n_bytes ? n_bytes : 4096);
 }
 
+#endif
+
 void swl_big_discard(void *p, uint64_t n_bytes)
 {
     uintptr_t begin = ((uintptr_t)p + 4095) & ~(uintptr_t)4095, end = ((uintptr_t)p + n_bytes) & ~(uintptr_t)4095;
 
     if (end <= begin)
         return;
-#if defined(__APPLE__)
+#if defined(_WIN32)
+    swl_win_discard((uint8_t *)p + (begin - (uintptr_t)p), end - begin);
+#elif defined(__APPLE__)
     madvise((uint8_t *)p + (begin - (uintptr_t)p), end - begin, MADV_FREE_REUSABLE);
 #else
     madvise((uint8_t *)p + (begin - (uintptr_t)p), end - begin, MADV_DONTNEED);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if !defined(_WIN32) /* os_win.c has the rest */
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -124,19 +125,6 @@ void swl_sysmem_get(swl_sysmem *m)
     read_groups(m);
 }
 
-uint64_t swl_sysmem_budget(const swl_sysmem *m)
-{
-    uint64_t room = m->available ? m->available : m->total / 2, left, reserve;
-
-    if (m->group_limit != UINT64_MAX) {
-        left = m->group_limit > m->group_used ? m->group_limit - m->group_used : 0;
-        room = left < room ? left : room;
-    }
-    room += m->resident;
-    reserve = room / 8 > (UINT64_C(256) << 20) ? room / 8 : UINT64_C(256) << 20;
-    return room > reserve ? room - reserve : 0;
-}
-
 static double read_pressure(const char *path)
 {
     FILE *f = fopen(path, "re");
@@ -173,4 +161,18 @@ uint64_t swl_sysmem_peak(void)
 #else
     return (uint64_t)u.ru_maxrss * 1024;
 #endif
+}
+#endif
+
+uint64_t swl_sysmem_budget(const swl_sysmem *m)
+{
+    uint64_t room = m->available ? m->available : m->total / 2, left, reserve;
+
+    if (m->group_limit != UINT64_MAX) {
+        left = m->group_limit > m->group_used ? m->group_limit - m->group_used : 0;
+        room = left < room ? left : room;
+    }
+    room += m->resident;
+    reserve = room / 8 > (UINT64_C(256) << 20) ? room / 8 : UINT64_C(256) << 20;
+    return room > reserve ? room - reserve : 0;
 }

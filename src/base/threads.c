@@ -224,6 +224,7 @@ swl_status swl_threads_create(swl_threads **out, int32_t n, swl_error *err)
     return SWL_OK;
 }
 
+#if !defined(_WIN32) /* os_win.c has it */
 /* CPU seconds per second that a cgroup allows, rounded up; 0 when unlimited. Version 2 first, then version 1. */
 static int32_t cgroup_cpus(void)
 {
@@ -269,3 +270,4 @@ int32_t swl_cpus_available(void)
         n = limit;
     return n < 1 ? 1 : n > 1024 ? 1024 : n;
 }
+#endif

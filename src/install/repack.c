@@ -10,6 +10,9 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
 #include "base/status.h"
 #include "install/qpack_write.h"
 

@@ -15,6 +15,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
 #include "base/status.h"
 #include "format/synthetic.h"
 #include "install/qpack_write.h"

@@ -13,6 +13,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
 #include "base/status.h"
 
 static bool same_file(int a, int b)

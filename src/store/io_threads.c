@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
 #include "base/status.h"
 #include "store/io.h"
 

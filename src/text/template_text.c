@@ -7,6 +7,9 @@
 #include "text/template_impl.h"
 
 #include <utf8proc.h>
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
 
 /* ---- code points ------------------------------------------------------------------------------------------------- */
 

@@ -25,6 +25,7 @@ venv             python3-venv     python3             python       python3
 ?fuzzer          clang            clang,compiler-rt   clang,compiler-rt  -
 ?cmd:aarch64-linux-gnu-gcc   gcc-aarch64-linux-gnu   -  -  -
 ?cmd:qemu-aarch64            qemu-user               -  -  -
+?cmd:x86_64-w64-mingw32-gcc  gcc-mingw-w64-x86-64-posix  -  -  -
 '
 
 links() # links COMPILER [FLAG...]: can it build a program?

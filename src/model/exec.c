@@ -13,6 +13,13 @@ static swl_matmul_fn *pick_matmul(const struct swl_model *m, const swl_matrix *w
     return q ? q : m->k.matmul_f[w->type];
 }
 
+int32_t swl_job_rows(int64_t n_rows, int32_t n_workers, int32_t step)
+{
+    int64_t rows = n_rows / (8 * (int64_t)n_workers) / step * step; /* eight jobs a worker even out the cores' speeds */
+
+    return (int32_t)(rows < step ? step : rows > SWL_JOB_ROWS_MAX ? SWL_JOB_ROWS_MAX : rows);
+}
+
 typedef struct group_run {
     struct swl_model *m;
     const swl_group *g;
@@ -121,8 +128,6 @@ swl_act swl_act_from(const swl_act *a, int64_t row, int32_t cols)
 
 /* ---- feed-forward networks ---------------------------------------------------------------------------------------- */
 
-enum { FFN_TOKENS = 32 }; /* tokens whose gate and up rows are in a worker's scratch at once */
-
 typedef struct ffn_run {
     struct swl_model *m;
     const swl_ffn_unit *units;
@@ -148,19 +153,19 @@ static void gate_up_job(void *arg, int32_t i, int32_t worker)
     struct swl_model *m = r->m;
     const swl_ffn_job *j = &m->work.ffn_jobs[i];
     const swl_ffn_unit *u = &r->units[j->unit];
-    float *gate = m->scratch + worker * m->scratch_floats, *up = gate + FFN_TOKENS * SWL_ROWS_PER_JOB;
-    int32_t identity[FFN_TOKENS], t, n, k;
+    float *gate = m->scratch + worker * m->scratch_floats, *up = gate + SWL_FFN_TOKENS * SWL_JOB_ROWS_MAX;
+    int32_t identity[SWL_FFN_TOKENS], t, n, k;
 
     for (t = 0; t < u->n; t += n) {
         const int32_t *tok = u->tok ? u->tok + t : identity;
 
-        n = u->n - t < FFN_TOKENS ? u->n - t : FFN_TOKENS;
+        n = u->n - t < SWL_FFN_TOKENS ? u->n - t : SWL_FFN_TOKENS;
         for (k = 0; k < n; k++)
             identity[k] = t + k;
-        pick_matmul(m, &u->w.gate, false)(&u->w.gate, j->row, j->n_rows, r->in, tok, n, gate, SWL_ROWS_PER_JOB);
-        pick_matmul(m, &u->w.up, false)(&u->w.up, j->row, j->n_rows, r->in, tok, n, up, SWL_ROWS_PER_JOB);
+        pick_matmul(m, &u->w.gate, false)(&u->w.gate, j->row, j->n_rows, r->in, tok, n, gate, SWL_JOB_ROWS_MAX);
+        pick_matmul(m, &u->w.up, false)(&u->w.up, j->row, j->n_rows, r->in, tok, n, up, SWL_JOB_ROWS_MAX);
         for (k = 0; k < n; k++)
-            finish_block(m, (int64_t)u->pair0 + t + k, j, gate + k * SWL_ROWS_PER_JOB, up + k * SWL_ROWS_PER_JOB);
+            finish_block(m, (int64_t)u->pair0 + t + k, j, gate + k * SWL_JOB_ROWS_MAX, up + k * SWL_JOB_ROWS_MAX);
     }
 }
 
@@ -178,17 +183,27 @@ static void down_job(void *arg, int32_t i, int32_t worker)
                                       m->work.pair_y + u->pair0 * hidden + j->row, hidden);
 }
 
-static int32_t cut_jobs(swl_work *w, const swl_ffn_unit *units, int32_t n_units, bool down)
+static int32_t unit_rows(const swl_ffn_unit *u, bool down)
 {
-    int32_t n = 0, u, row, rows;
+    return down ? u->w.down.rows : u->w.gate.rows;
+}
 
-    for (u = 0; u < n_units; u++) {
-        rows = down ? units[u].w.down.rows : units[u].w.gate.rows;
-        for (row = 0; row < rows; row += SWL_ROWS_PER_JOB) {
+static int32_t cut_jobs(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, bool down)
+{
+    swl_work *w = &m->work;
+    int64_t total = 0;
+    int32_t n = 0, u, row, step;
+
+    for (u = 0; u < n_units; u++)
+        total += unit_rows(&units[u], down);
+    step = swl_job_rows(total, swl_threads_count(m->threads), SWL_JOB_ROWS_STEP);
+    for (u = 0; u < n_units; u++)
+        for (row = 0; row < unit_rows(&units[u], down); row += step) {
+            int32_t left = unit_rows(&units[u], down) - row;
+
             assert(n < w->n_ffn_jobs_max);
-            w->ffn_jobs[n++] = (swl_ffn_job){u, row, rows - row < SWL_ROWS_PER_JOB ? rows - row : SWL_ROWS_PER_JOB};
+            w->ffn_jobs[n++] = (swl_ffn_job){u, row, left < step ? left : step};
         }
-    }
     return n;
 }
 
@@ -196,8 +211,8 @@ void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units
 {
     ffn_run r = {m, units, in};
 
-    swl_threads_run(m->threads, cut_jobs(&m->work, units, n_units, false), gate_up_job, &r);
-    swl_threads_run(m->threads, cut_jobs(&m->work, units, n_units, true), down_job, &r);
+    swl_threads_run(m->threads, cut_jobs(m, units, n_units, false), gate_up_job, &r);
+    swl_threads_run(m->threads, cut_jobs(m, units, n_units, true), down_job, &r);
 }
 
 void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n)

@@ -181,7 +181,7 @@ void swl_memory_plan_get(const swl_model *m, swl_memory_plan *out)
 
 static swl_status load(swl_model *m, const swl_model_options *opt, swl_error *err)
 {
-    swl_status st = swl_weights_load(&m->weights, m->ck, err);
+    swl_status st = swl_weights_load(&m->weights, m->ck, swl_threads_count(m->threads), err);
 
     if (!st && m->weights.n_moe)
         st = open_store(m, opt, err);

@@ -20,7 +20,9 @@
 #include "store/store.h"
 
 enum {
-    SWL_ROWS_PER_JOB = 64,          /* rows of a matrix that one worker takes at a time; a multiple of SWL_ACT_GROUP */
+    SWL_JOB_ROWS_STEP = 64,         /* FFN jobs are multiples of this many rows, so that a job quantises whole groups */
+    SWL_JOB_ROWS_MAX = 256,         /* bounds a worker's scratch */
+    SWL_FFN_TOKENS = 32,            /* tokens whose gate and up rows are in a worker's scratch at once */
     SWL_MIXER_ROWS = 256,           /* rows that go through a mixer together; bounds its buffers */
     SWL_CHUNK_TOKENS_DEFAULT = 2048,
     SWL_CHUNK_TOKENS_MAX = 4096,
@@ -84,7 +86,8 @@ typedef struct swl_weights {
 
 /* The bytes that loading will take, from shapes alone. */
 swl_status swl_weights_measure(const swl_checkpoint *c, uint64_t *bytes, swl_error *err);
-swl_status swl_weights_load(swl_weights *w, const swl_checkpoint *c, swl_error *err);
+/* n_workers: how many will share a matrix. */
+swl_status swl_weights_load(swl_weights *w, const swl_checkpoint *c, int32_t n_workers, swl_error *err);
 void swl_weights_free(swl_weights *w, int32_t n_layers);
 
 /* ---- state of one conversation ------------------------------------------------------------------------------------ */
@@ -263,6 +266,9 @@ void swl_moe_guess(struct swl_model *m, int32_t layer);
 
 /* ---- exec.c: work cut for the worker team --------------------------------------------------------------------------- */
 
+/* How many of n_rows rows (over all matrices of a parallel loop) one job takes: long runs read memory better, but every
+ * worker wants several jobs. A multiple of step. */
+int32_t swl_job_rows(int64_t n_rows, int32_t n_workers, int32_t step);
 /* out [n][ldo] = every piece of g applied to the first n rows of a. */
 void swl_group_run(struct swl_model *m, const swl_group *g, const swl_act *a, int32_t n, float *out, int64_t ldo);
 /* The quantised form of n rows (nothing to do in exact mode). */

@@ -221,20 +221,20 @@ static swl_status add_matrix(loader *ld, swl_group *g, int32_t *at, const char *
 }
 
 /* Cuts the pieces into jobs; after the first pass. */
-static swl_status group_cut(swl_group *g, swl_error *err)
+static swl_status group_cut(swl_group *g, int32_t n_workers, swl_error *err)
 {
-    int32_t i, row, n = 0;
+    int32_t step = swl_job_rows(g->width, n_workers, 16), i, row, n = 0;
 
     for (i = 0; i < g->n_pieces; i++)
-        n += (g->pieces[i].n_rows + SWL_ROWS_PER_JOB - 1) / SWL_ROWS_PER_JOB;
+        n += (g->pieces[i].n_rows + step - 1) / step;
     g->jobs = swl_calloc((size_t)n, sizeof *g->jobs);
     if (!g->jobs)
         return swl_fail(err, SWL_E_NOMEM, "out of memory for a list of jobs");
     for (i = 0; i < g->n_pieces; i++)
-        for (row = 0; row < g->pieces[i].n_rows; row += SWL_ROWS_PER_JOB) {
+        for (row = 0; row < g->pieces[i].n_rows; row += step) {
             int32_t left = g->pieces[i].n_rows - row;
 
-            g->jobs[g->n_jobs++] = (swl_group_job){i, row, left < SWL_ROWS_PER_JOB ? left : SWL_ROWS_PER_JOB};
+            g->jobs[g->n_jobs++] = (swl_group_job){i, row, left < step ? left : step};
         }
     return SWL_OK;
 }
@@ -481,17 +481,17 @@ static swl_status rope_init(swl_weights *w, const swl_config *c, swl_error *err)
 
 /* ---- open and close ------------------------------------------------------------------------------------------------- */
 
-static swl_status cut_all(swl_weights *w, const swl_config *c, swl_error *err)
+static swl_status cut_all(swl_weights *w, const swl_config *c, int32_t n_workers, swl_error *err)
 {
-    swl_status st = group_cut(&w->head, err);
+    swl_status st = group_cut(&w->head, n_workers, err);
     int32_t i;
 
     for (i = 0; i < c->n_layers && !st; i++) {
-        st = group_cut(&w->layers[i].in, err);
+        st = group_cut(&w->layers[i].in, n_workers, err);
         if (!st)
-            st = group_cut(&w->layers[i].out, err);
+            st = group_cut(&w->layers[i].out, n_workers, err);
         if (!st)
-            st = group_cut(&w->layers[i].router, err);
+            st = group_cut(&w->layers[i].router, n_workers, err);
     }
     return st;
 }
@@ -525,7 +525,7 @@ swl_status swl_weights_measure(const swl_checkpoint *ck, uint64_t *bytes, swl_er
     return st;
 }
 
-swl_status swl_weights_load(swl_weights *w, const swl_checkpoint *ck, swl_error *err)
+swl_status swl_weights_load(swl_weights *w, const swl_checkpoint *ck, int32_t n_workers, swl_error *err)
 {
     loader ld = {.ck = ck, .c = &ck->config, .w = w, .err = err, .measure = true};
     swl_status st;
@@ -549,7 +549,7 @@ swl_status swl_weights_load(swl_weights *w, const swl_checkpoint *ck, swl_error 
     if (!st)
         st = load_all(&ld);
     if (!st)
-        st = cut_all(w, &ck->config, err);
+        st = cut_all(w, &ck->config, n_workers, err);
     assert(st || w->arena_used == w->arena_bytes);
     return st;
 }

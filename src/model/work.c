@@ -94,7 +94,7 @@ static void carve_all(struct swl_model *m, carver *c)
 /* Per worker: two blocks of gate and up rows; or two attention parts and the queries; or one row of router logits. */
 static int64_t scratch_floats(const swl_config *c)
 {
-    int64_t n_q = c->n_heads / c->n_kv_heads, ffn = 2 * 32 * SWL_ROWS_PER_JOB;
+    int64_t n_q = c->n_heads / c->n_kv_heads, ffn = 2 * SWL_FFN_TOKENS * SWL_JOB_ROWS_MAX;
     int64_t attn = 2 * n_q * (c->head_dim + 2) + n_q * c->head_dim, n = ffn > attn ? ffn : attn;
 
     n = n > c->n_experts ? n : c->n_experts;
@@ -111,7 +111,7 @@ static void set_sizes(struct swl_model *m)
 {
     const swl_config *c = m->config;
     swl_work *w = &m->work;
-    int32_t blocks = (max_i32(ffn_width(c), c->hidden) + SWL_ROWS_PER_JOB - 1) / SWL_ROWS_PER_JOB;
+    int32_t blocks = (max_i32(ffn_width(c), c->hidden) + SWL_JOB_ROWS_STEP - 1) / SWL_JOB_ROWS_STEP;
     int32_t small = m->chunk_tokens < 32 ? m->chunk_tokens : 32;
 
     w->n_rows_max = m->chunk_tokens;

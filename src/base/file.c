@@ -188,14 +188,34 @@ swl_status swl_dir_sync(const char *path, swl_error *err)
 #endif
 }
 
+/* A rename would put the file in the place of whatever bears its name, also of a device or a FIFO. */
+static swl_status check_replaceable(const char *path, swl_error *err)
+{
+    struct stat sb;
+
+    if (stat(path, &sb) || S_ISREG(sb.st_mode))
+        return SWL_OK;
+    return swl_fail_at(err, SWL_E_ARG, path, -1, "%s is not a regular file, so it is not replaced", path);
+}
+
+/* A link under the temporary name, which can be foreseen, is not followed. */
+static swl_status create_new(int *fd, const char *path, swl_error *err)
+{
+    unlink(path); /* what an earlier process of the same number left */
+    *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return *fd < 0 ? swl_fail_errno(err, path, "cannot create %s", path) : SWL_OK;
+}
+
 swl_status swl_file_atomic_begin(swl_file_atomic *f, const char *path, swl_error *err)
 {
-    swl_status st;
+    swl_status st = check_replaceable(path, err);
 
-    f->fd = -1;
+    *f = (swl_file_atomic){.fd = -1};
+    if (st)
+        return st;
     f->path = swl_strdup(path);
     f->tmp = swl_asprintf("%s.tmp.%ld", path, (long)getpid());
-    st = f->path && f->tmp ? swl_file_create(&f->fd, f->tmp, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for a name");
+    st = f->path && f->tmp ? create_new(&f->fd, f->tmp, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for a name");
     if (st) {
         swl_free(f->path);
         swl_free(f->tmp);

@@ -29,7 +29,7 @@ swl_status swl_file_finish(int fd, const char *path, swl_error *err); /* fsync a
 swl_status swl_dir_sync(const char *path, swl_error *err);
 
 /* A file that is there whole or not at all: written to `fd` under a temporary name, made durable and renamed by end, which
- * takes the status so far and removes the temporary file when that is an error. */
+ * takes the status so far and removes the temporary file when that is an error. Only a regular file is replaced. */
 typedef struct swl_file_atomic {
     int fd;
     char *path, *tmp;

@@ -9,6 +9,7 @@ usage: test_demo.py PROGRAM
 import json
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import unittest
@@ -126,6 +127,17 @@ class States(unittest.TestCase):
             rest = rows("generate", MODEL, "--ids", str(whole["ids"][8]), "-n", "11", "--load-state", state)[0]
             self.assertEqual(rest["ids"], whole["ids"][9:])
             self.assertEqual(os.listdir(folder), ["state"])
+
+    def test_what_is_no_regular_file_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for make in [os.mkfifo, os.mkdir]:
+                path = os.path.join(folder, make.__name__)
+                make(path)
+                p = run("generate", MODEL, "-p", "x", "-n", "1", "--save-state", path)
+                self.assertEqual(p.returncode, 2)
+                self.assertIn(path.encode(), p.stderr)
+            self.assertTrue(stat.S_ISFIFO(os.stat(os.path.join(folder, "mkfifo")).st_mode))
+            self.assertEqual(sorted(os.listdir(folder)), ["mkdir", "mkfifo"])
 
     def test_a_foreign_file_is_refused_by_name(self):
         with tempfile.NamedTemporaryFile() as f:

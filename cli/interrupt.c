@@ -19,11 +19,15 @@ static void on_signal(int number)
 
 void interrupt_install(void)
 {
-    struct sigaction sa = {.sa_handler = on_signal};
+    struct sigaction sa = {.sa_handler = on_signal}, hup;
 
     sigemptyset(&sa.sa_mask); /* and no SA_RESTART: a read of the keyboard must return */
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
+    if (!sigaction(SIGHUP, NULL, &hup) && hup.sa_handler != SIG_IGN) /* nohup has it ignored, and that stays */
+        sigaction(SIGHUP, &sa, NULL);
+    sa.sa_handler = SIG_IGN; /* a file over the size limit is an error of the write, which cleans up */
+    sigaction(SIGXFSZ, &sa, NULL);
     sa.sa_handler = SIG_DFL; /* a closed pipe ends the program quietly, whatever the parent had set */
     sigaction(SIGPIPE, &sa, NULL);
 }

@@ -8,8 +8,10 @@ usage: test_demo.py PROGRAM
 """
 import json
 import os
+import resource
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -138,6 +140,17 @@ class States(unittest.TestCase):
                 self.assertIn(path.encode(), p.stderr)
             self.assertTrue(stat.S_ISFIFO(os.stat(os.path.join(folder, "mkfifo")).st_mode))
             self.assertEqual(sorted(os.listdir(folder)), ["mkdir", "mkfifo"])
+
+    def test_a_state_over_the_file_size_limit_leaves_nothing(self):
+        def limited():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+        with tempfile.TemporaryDirectory() as folder:
+            p = subprocess.run([PROGRAM, "generate", MODEL, "-p", "x", "-n", "1", "--save-state",
+                                os.path.join(folder, "state")], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=harness.environment(), preexec_fn=limited, restore_signals=True)
+            self.assertEqual(p.returncode, 1)
+            self.assertIn(b"File too large", p.stderr)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_a_foreign_file_is_refused_by_name(self):
         with tempfile.NamedTemporaryFile() as f:

@@ -401,8 +401,8 @@ class Signals(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 2)
         return p.returncode, out, err
 
-    def test_an_answer_stops_with_130_or_143_and_keeps_its_text(self):
-        for number, code in [(signal.SIGINT, 130), (signal.SIGTERM, 143)]:
+    def test_an_answer_stops_with_128_and_the_signal_and_keeps_its_text(self):
+        for number, code in [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]:
             got, out, err = self.interrupted(number, "generate", MODEL, "-p", "x", SCRIPT_TEXT="abc" * 100)
             self.assertEqual((got, err), (code, b""))
             self.assertTrue(out and ("abc" * 100).encode().startswith(out))
@@ -416,9 +416,18 @@ class Signals(unittest.TestCase):
         self.assertEqual((got, out), (130, b""))
 
     def test_a_conversion_stops(self):
-        got, _, err = self.interrupted(signal.SIGINT, "repack", "a", "--output", "b")
-        self.assertEqual(got, 130)
-        self.assertNotIn(b"wrote", err)
+        for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
+            got, _, err = self.interrupted(number, "repack", "a", "--output", "b")
+            self.assertEqual(got, 128 + number)
+            self.assertNotIn(b"wrote", err)
+
+    def test_a_hangup_that_is_ignored_stays_ignored(self):
+        p = subprocess.Popen(["sh", "-c", 'trap "" HUP; exec "$0" generate "$1" -p x', PROGRAM, MODEL],
+                             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=harness.environment(SCRIPT_DELAY_MS="40"))
+        time.sleep(0.4)
+        p.send_signal(signal.SIGHUP)
+        self.assertEqual(p.communicate(timeout=20)[0], b"Hello, world.")
+        self.assertEqual(p.returncode, 0)
 
     def test_waiting_for_input_stops(self):
         p = subprocess.Popen([PROGRAM, "generate", MODEL], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -72,7 +72,12 @@ static size_t control_length(const unsigned char *p, size_t n)
     return n > 1 && *p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f ? 2 : 0;
 }
 
-static void out_escaped(const char *text, size_t n)
+static void err_bytes(const char *p, size_t n)
+{
+    fwrite(p, 1, n, stderr);
+}
+
+static void escaped(void (*put)(const char *p, size_t n), const char *text, size_t n)
 {
     const unsigned char *p = (const unsigned char *)text;
     size_t begin = 0;
@@ -85,15 +90,15 @@ static void out_escaped(const char *text, size_t n)
             i++;
             continue;
         }
-        out_bytes(text + begin, i - begin);
+        put(text + begin, i - begin);
         shown[1] = (char)((control == 2 ? p[i + 1] - 0x80 : p[i]) ^ 0x40); /* C1 is ESC and a letter in seven bits */
         if (control == 2)
-            out_bytes("^[", 2);
-        out_bytes(control == 2 ? shown + 1 : shown, control == 2 ? 1 : 2);
+            put("^[", 2);
+        put(control == 2 ? shown + 1 : shown, control == 2 ? 1 : 2);
         i += control;
         begin = i;
     }
-    out_bytes(text + begin, n - begin);
+    put(text + begin, n - begin);
 }
 
 void out_text(const char *text, size_t n_bytes)
@@ -102,7 +107,7 @@ void out_text(const char *text, size_t n_bytes)
         return;
     progress_clear();
     if (stdout_is_terminal())
-        out_escaped(text, n_bytes);
+        escaped(out_bytes, text, n_bytes);
     else
         out_bytes(text, n_bytes);
 }
@@ -181,13 +186,18 @@ swl_status out_finish(swl_error *err)
 
 void note(const char *format, ...)
 {
+    char line[4096]; /* longer than any message of the library */
     va_list ap;
 
     progress_clear();
     fputs("swiftlet: ", stderr);
     va_start(ap, format);
-    vfprintf(stderr, format, ap);
+    vsnprintf(line, sizeof line, format, ap);
     va_end(ap);
+    if (stderr_is_terminal()) /* names out of a model's files may hold anything */
+        escaped(err_bytes, line, strlen(line));
+    else
+        fputs(line, stderr);
     fputc('\n', stderr);
 }
 

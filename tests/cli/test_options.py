@@ -445,6 +445,12 @@ class AtATerminal(unittest.TestCase):
         self.assertEqual(t.finish(), 0)
         self.assertIn(b"a^[]0;t^Gb^Mc^?d^[[2Je\tf\r\ng\r\n", t.seen)
 
+    def test_control_characters_in_messages_are_shown_and_not_sent(self):
+        t = harness.Terminal(PROGRAM, "generate", MODEL, "-p", "x", "--top-k", "\x1b[2J")
+        self.assertEqual(t.finish(), 2)
+        self.assertIn(b"--top-k is ^[[2J, expected", t.seen)
+        self.assertNotIn(b"\x1b", t.seen)
+
     def test_statistics_come_after_the_answer(self):
         t = harness.Terminal(PROGRAM, "generate", MODEL, "-p", "x")
         self.assertEqual(t.finish(), 0)

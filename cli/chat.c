@@ -48,11 +48,11 @@ static swl_status conversation_open(conversation *c, const arguments *a, swl_err
     return st ? st : conversation_clear(c, err);
 }
 
-static void conversation_close(conversation *c)
+static swl_status conversation_close(conversation *c, swl_status st, swl_error *err)
 {
     answer_free(&c->answer);
     id_list_free(&c->messages);
-    engine_close(&c->e);
+    return engine_close(&c->e, st, err);
 }
 
 /* One exchange. When it fails the conversation is as before it. */
@@ -278,7 +278,7 @@ swl_status run_chat(const arguments *a, swl_error *err)
         st = conversation_open(&c, a, err);
     if (!st)
         st = n ? run_turns(&c, turns, n, err) : run_typed(&c, err);
-    conversation_close(&c);
+    st = conversation_close(&c, st, err);
     free(owned);
     free(turns);
     return st;

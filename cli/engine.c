@@ -122,15 +122,14 @@ swl_status engine_open(engine *e, const arguments *a, bool needs_tokenizer, swl_
     return st;
 }
 
-void engine_close(engine *e)
+swl_status engine_close(engine *e, swl_status st, swl_error *err)
 {
-    swl_error err;
+    swl_status recorded = e->model ? swl_routes_record(e->model, NULL, st ? NULL : err) : SWL_OK;
 
-    if (e->model && swl_routes_record(e->model, NULL, &err))
-        note("%s", err.message);
     swl_session_free(e->session);
     swl_model_close(e->model);
     swl_tokenizer_close(e->tokenizer);
+    return st ? st : recorded;
 }
 
 static uint64_t random_seed(void)

@@ -24,7 +24,8 @@ swl_status engine_open(engine *e, const arguments *a, bool needs_tokenizer, swl_
 swl_status engine_open_model(engine *e, const arguments *a, swl_error *err);
 /* For figures only: nothing is loaded. */
 swl_status engine_describe(engine *e, const arguments *a, swl_error *err);
-void engine_close(engine *e); /* half-open is allowed */
+/* Half-open is allowed. Returns `st`, or why the record of the routes is not complete. */
+swl_status engine_close(engine *e, swl_status st, swl_error *err);
 
 /* What to draw tokens by: option, else the model's generation_config.json, else built in. Without any sampling option
  * and with `greedy_unless_asked` it is the argmax. A seed that nobody named is random. */

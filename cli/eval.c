@@ -175,7 +175,6 @@ swl_status run_eval(const arguments *a, swl_error *err)
     free(text);
     free(v.logits);
     free(v.logits_exact);
-    engine_close(&v.run);
-    engine_close(&v.exact);
-    return st;
+    st = engine_close(&v.run, st, err);
+    return engine_close(&v.exact, st, err);
 }

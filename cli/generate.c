@@ -138,6 +138,5 @@ swl_status run_generate(const arguments *a, swl_error *err)
     free(text);
     id_list_free(&prompt);
     answer_free(&w);
-    engine_close(&e);
-    return st;
+    return engine_close(&e, st, err);
 }

@@ -148,6 +148,5 @@ swl_status run_info(const arguments *a, swl_error *err)
         print_text(&e.info);
         print_plans(plans);
     }
-    engine_close(&e);
-    return st;
+    return engine_close(&e, st, err);
 }

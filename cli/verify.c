@@ -51,7 +51,7 @@ swl_status run_verify(const arguments *a, swl_error *err)
     v.rows = json_array();
     if (!st)
         st = swl_verify(e.model, a->operands[a->n_operands - 1], tolerance, on_row, &v, err);
-    engine_close(&e);
+    st = engine_close(&e, st, err);
     if (v.json && (!st || st == SWL_E_MISMATCH))
         return finish_json(&v, tolerance, st, err);
     json_decref(v.rows);

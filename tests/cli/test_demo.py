@@ -161,6 +161,13 @@ class States(unittest.TestCase):
         self.assertIn(f.name.encode(), p.stderr)
 
 
+class Routes(unittest.TestCase):
+    def test_a_record_that_cannot_be_written_is_an_error(self):
+        p = run("generate", MODEL, "-p", "x", "-n", "2", "--record-routes", "/dev/full")
+        self.assertEqual(p.returncode, 4)
+        self.assertIn(b"/dev/full", p.stderr)
+
+
 class Damage(unittest.TestCase):
     def broken(self, name, change):
         """What the program says of a copy in which `change` has edited the file's bytes."""

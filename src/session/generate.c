@@ -170,6 +170,9 @@ swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_gen
     memset(res, 0, sizeof *res);
     if (opt->n_prompt < 1)
         return swl_fail(err, SWL_E_ARG, "the prompt is empty");
+    st = swl_session_admits(s, opt->prompt, opt->n_prompt, opt->whole ? 0 : s->state->n_tokens, err);
+    if (st) /* before the first piece runs, which may take minutes */
+        return st;
     swl_rng_init(&r.rng, opt->sampling.seed);
     swl_detok_init(&r.detok);
     res->n_prompt = res->n_cached = reuse(s, opt);

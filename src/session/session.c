@@ -60,22 +60,27 @@ int32_t swl_session_n_tokens(const swl_session *s)
     return s->state->n_tokens;
 }
 
-/* Everything that can be refused is refused before the first pass, so that a refusal leaves the session as it was. */
-static swl_status check_ids(const swl_session *s, const int32_t *ids, int32_t n, swl_error *err)
+swl_status swl_session_admits(const swl_session *s, const int32_t *ids, int32_t n, int32_t at, swl_error *err)
 {
-    int32_t i, vocab = s->model->config->vocab, left = s->state->ctx_tokens - s->state->n_tokens;
+    int32_t i, vocab = s->model->config->vocab;
 
-    if (s->broken)
-        return swl_fail(err, SWL_E_FAIL, "the session's state is unusable after an error; reset it first");
-    if (n < 1)
-        return swl_fail(err, SWL_E_ARG, "no tokens to run");
-    if (n > left)
+    if (n > s->state->ctx_tokens - at)
         return swl_fail(err, SWL_E_BUDGET, "the context of %d tokens is full: %d are there, %d more were to come",
-                        s->state->ctx_tokens, s->state->n_tokens, n);
+                        s->state->ctx_tokens, at, n);
     for (i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
             return swl_fail(err, SWL_E_ARG, "token id %d is not in 0 to %d", ids[i], vocab - 1);
     return SWL_OK;
+}
+
+/* Everything that can be refused is refused before the first pass, so that a refusal leaves the session as it was. */
+static swl_status check_ids(const swl_session *s, const int32_t *ids, int32_t n, swl_error *err)
+{
+    if (s->broken)
+        return swl_fail(err, SWL_E_FAIL, "the session's state is unusable after an error; reset it first");
+    if (n < 1)
+        return swl_fail(err, SWL_E_ARG, "no tokens to run");
+    return swl_session_admits(s, ids, n, s->state->n_tokens, err);
 }
 
 void swl_session_cancel(swl_session *s, bool on)

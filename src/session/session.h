@@ -25,6 +25,9 @@ struct swl_session {
     bool broken;               /* a pass failed: the state is unusable until reset */
 };
 
+/* Whether ids are ids of the model and there is room for them from position `at` on. */
+swl_status swl_session_admits(const swl_session *s, const int32_t *ids, int32_t n, int32_t at, swl_error *err);
+
 /* marks.c */
 void swl_marks_free(swl_session *s);
 

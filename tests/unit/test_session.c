@@ -442,6 +442,48 @@ static void pressure_is_followed_within_bounds(void **state)
     assert_int_equal(slots, 256);
 }
 
+static bool note_call(void *arg, int32_t n_done, int32_t n_total)
+{
+    (void)n_done, (void)n_total;
+    *(int *)arg += 1;
+    return true;
+}
+
+/* A prompt of many pieces that has no place, or a bad id at its end, must not run for minutes before it is refused. */
+static void a_prompt_that_has_no_place_is_refused_before_it_runs(void **state)
+{
+    swl_model *m = open_case("q35moe-a-mlx4", false, 4);
+    int32_t n = m->ctx_tokens, *prompt = calloc((size_t)n + 1, sizeof *prompt);
+    swl_generate_options o;
+    swl_generate_result r;
+    swl_session *s;
+    int n_calls = 0, whole;
+
+    (void)state;
+    swl_generate_options_init(&o);
+    o.prompt = prompt;
+    o.n_max = 1;
+    o.on_prompt = note_call;
+    o.arg = &n_calls;
+    assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+    assert_int_equal(swl_session_eval(s, ids, 5, SWL_LOGITS_NONE, NULL, NULL), SWL_OK);
+    for (whole = 0; whole < 2; whole++) {
+        o.whole = whole;
+        o.n_prompt = whole ? n + 1 : n - 4;
+        assert_int_equal(swl_generate(s, &o, &r, NULL), SWL_E_BUDGET);
+        o.n_prompt = 20;
+        prompt[19] = m->config->vocab;
+        assert_int_equal(swl_generate(s, &o, &r, NULL), SWL_E_ARG);
+        prompt[19] = 0;
+    }
+    assert_int_equal(n_calls, 0);
+    assert_int_equal(swl_session_n_tokens(s), 5);
+    assert_memory_equal(swl_session_ids(s), ids, 5 * sizeof *ids);
+    free(prompt);
+    swl_session_free(s);
+    swl_model_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,6 +497,7 @@ int main(void)
         cmocka_unit_test(a_prompt_can_be_stopped),
         cmocka_unit_test(a_pool_that_changes_size_changes_no_bit),
         cmocka_unit_test(pressure_is_followed_within_bounds),
+        cmocka_unit_test(a_prompt_that_has_no_place_is_refused_before_it_runs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

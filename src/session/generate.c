@@ -134,6 +134,7 @@ static swl_status next_token(run *r, swl_error *err)
 {
     const swl_generate_options *o = r->opt;
     swl_session *s = r->s;
+    bool full = s->state->n_tokens == s->state->ctx_tokens;
     int32_t id;
 
     if (atomic_load(&s->cancel)) {
@@ -153,9 +154,9 @@ static swl_status next_token(run *r, swl_error *err)
         r->res->finish = SWL_FINISH_CANCELLED;
     else if (o->n_max > 0 && r->res->n_generated == o->n_max)
         r->res->finish = SWL_FINISH_LENGTH;
-    else if (s->state->n_tokens == s->state->ctx_tokens)
+    else if (full)
         r->res->finish = SWL_FINISH_CONTEXT;
-    if (r->res->finish == SWL_FINISH_CONTEXT)
+    if (full) /* whatever ends it: the state has no room for this token */
         return SWL_OK;
     return swl_session_eval(s, &id, 1, r->res->finish ? SWL_LOGITS_NONE : SWL_LOGITS_LAST, s->logits, err);
 }

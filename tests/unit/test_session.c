@@ -484,6 +484,35 @@ static void a_prompt_that_has_no_place_is_refused_before_it_runs(void **state)
     swl_model_close(m);
 }
 
+/* The last token that was asked for may be the one that the state has no room for. */
+static void the_last_token_and_the_end_of_the_context_may_meet(void **state)
+{
+    swl_model_options mo;
+    swl_generate_options o;
+    swl_generate_result r;
+    swl_model *m;
+    swl_session *s;
+
+    (void)state;
+    swl_model_options_init(&mo);
+    mo.path = CASES "q35moe-a-mlx4";
+    mo.ctx_tokens = 16;
+    mo.n_threads = 2;
+    assert_int_equal(swl_model_open(&m, &mo, NULL), SWL_OK);
+    assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+    swl_generate_options_init(&o);
+    o.prompt = ids;
+    o.n_prompt = 14;
+    o.whole = true;
+    for (o.n_max = 1; o.n_max < 6; o.n_max++) {
+        assert_int_equal(swl_generate(s, &o, &r, NULL), SWL_OK);
+        assert_int_equal(r.n_generated, o.n_max < 3 ? o.n_max : 3); /* positions 14, 15 and the one past the end */
+        assert_int_equal(r.finish, o.n_max <= 3 ? SWL_FINISH_LENGTH : SWL_FINISH_CONTEXT);
+    }
+    swl_session_free(s);
+    swl_model_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -498,6 +527,7 @@ int main(void)
         cmocka_unit_test(a_pool_that_changes_size_changes_no_bit),
         cmocka_unit_test(pressure_is_followed_within_bounds),
         cmocka_unit_test(a_prompt_that_has_no_place_is_refused_before_it_runs),
+        cmocka_unit_test(the_last_token_and_the_end_of_the_context_may_meet),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,4 +37,26 @@ void swl_attn_f16_avx512(const float *q, int32_t n_q, int32_t dim, const void *k
 void swl_attn_f32_avx512(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
                          int32_t n_keys, float scale, float *m, float *l, float *o);
 
+void swl_quantise_act_avx2(const float *x, int32_t cols, int8_t *q, float *scale, int32_t *sum);
+void swl_rms_norm_avx2(float *out, const float *x, const float *w, int32_t n, float eps);
+void swl_l2_norm_avx2(float *x, int32_t n, float eps, float scale);
+void swl_gated_norm_avx2(float *out, const float *o, const float *z, const float *w, int32_t n, float eps);
+void swl_silu_mul_avx2(float *out, const float *gate, const float *up, int32_t n);
+void swl_sigmoid_mul_avx2(float *x, const float *gate, int32_t n);
+void swl_add_avx2(float *x, const float *y, int32_t n);
+void swl_axpy_avx2(float *x, float a, const float *y, int32_t n);
+void swl_conv_silu_avx2(float *out, int64_t ldo, float *state, const float *u, int64_t ldu, const float *w, int64_t lds,
+                        int32_t n, int32_t n_tok, int32_t width);
+void swl_rope_avx2(float *x, int32_t n_rot, const float *cos, const float *sin);
+void swl_f32_to_f16_avx2(uint16_t *dst, const float *src, int64_t n);
+float swl_softmax_exp_avx2(float *p, const float *x, int32_t n);
+
+void swl_delta_scan_avx2(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
+                         int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
+                         float *out, int64_t ldo);
+void swl_attn_f16_avx2(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
+                       int32_t n_keys, float scale, float *m, float *l, float *o);
+void swl_attn_f32_avx2(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
+                       int32_t n_keys, float scale, float *m, float *l, float *o);
+
 #endif

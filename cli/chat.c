@@ -185,6 +185,8 @@ static swl_status run_typed(conversation *c, swl_error *err)
     swl_error full;
 
     line_open();
+    if (!opt_on(c->a, OPT_QUIET))
+        note("%s: /help lists what can be typed, Ctrl-D leaves", c->e.dir);
     while (!st && !leave && !out_finish(&full)) {
         const char *line;
         line_result r = line_read("> ", &line);

@@ -1,6 +1,10 @@
 /* generate.c: swiftlet generate: one text continued, or one question answered with --chat. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "answer.h"
 #include "chatml.h"
@@ -58,6 +62,15 @@ static swl_status plain_prompt(const engine *e, const char *text, size_t n, id_l
     return st;
 }
 
+/* The newline that ends a file or what echo prints is not part of the text to continue. */
+static void drop_final_newline(char *text, size_t *n)
+{
+    if (*n && text[*n - 1] == '\n')
+        text[--*n] = 0;
+    if (*n && text[*n - 1] == '\r')
+        text[--*n] = 0;
+}
+
 static swl_status prompt_ids(const engine *e, const arguments *a, const char *text, size_t n, id_list *to,
                              swl_error *err)
 {
@@ -94,6 +107,21 @@ static void show_result(const answer *w)
     answer_stats(w);
 }
 
+/* A place where the state cannot be written is better known before the answer than after it. */
+static swl_status check_save_path(const char *path, swl_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char dir[4096] = ".";
+
+    if (slash && (size_t)(slash - path) < sizeof dir)
+        snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    if (!access(dir, W_OK | X_OK))
+        return SWL_OK;
+    fail(err, SWL_E_NOT_FOUND, "the state cannot be written to %s: %s", path, strerror(errno));
+    snprintf(err->file, sizeof err->file, "%s", path);
+    return SWL_E_NOT_FOUND;
+}
+
 static swl_status generate(answer *w, const id_list *prompt, swl_error *err)
 {
     const arguments *a = w->a;
@@ -123,8 +151,13 @@ swl_status run_generate(const arguments *a, swl_error *err)
     size_t n;
     swl_status st = prompt_text(a, &text, &n, err);
 
+    if (!st && text && !a->values[OPT_PROMPT].set)
+        drop_final_newline(text, &n);
+
     if (!st && a->values[OPT_SYSTEM].origin == FROM_OPTION && !opt_on(a, OPT_CHAT))
         st = fail(err, SWL_E_ARG, "--system needs --chat");
+    if (!st && a->values[OPT_SAVE_STATE].set)
+        st = check_save_path(opt_text(a, OPT_SAVE_STATE), err);
     if (!st && opt_on(a, OPT_CHAT) && !text)
         st = fail(err, SWL_E_ARG, "--chat needs a text, not --ids");
     if (!st)

@@ -24,6 +24,8 @@ static void help_list(FILE *f)
     fprintf(f, "\nMODEL is a directory: a .qpack container, an MLX or a Hugging Face checkpoint.\n"
                "Options may stand before or after operands; -- ends them. Most can also be set in the environment, as\n"
                "SWIFTLET_ and the name: SWIFTLET_MAX_TOKENS=100.\n"
+               "\nExit codes: 0 success; 1 failure, or a difference from a reference; 2 usage; 3 a model or file is missing or\n"
+               "damaged; 4 not enough memory, context or disk; 5 network; 6 not supported; 130 and 143 interrupted.\n"
                "\n\"swiftlet help COMMAND\" lists the options of one command.\n");
 }
 

@@ -113,7 +113,8 @@ const option_row option_rows[OPT_COUNT] = {
                      "rates against those of an earlier run, written with --format json"},
 
     [OPT_TOLERANCE] = {"tolerance", 0, TYPE_REAL, OUTPUT, "X", "0.001", NULL, 0, 1e30, true, C(VERIFY), OPT_COUNT,
-                       "largest difference that still counts as equal"},
+                       "largest difference that still counts as equal; references are float32, so use --exact, and "
+                       "quantised weights differ from their originals"},
     [OPT_AGAINST_EXACT] = {"against-exact", 0, TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, false, C(EVAL), OPT_COUNT,
                            "also run with --exact and say how far the two are apart"},
     [OPT_LICENSES] = {"licenses", 0, TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, false, C(VERSION), OPT_COUNT,

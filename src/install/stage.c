@@ -127,7 +127,7 @@ static swl_status check_target(const swl_stage *s, swl_error *err)
         return errno == ENOENT ? SWL_OK : swl_fail_errno(err, s->target, "cannot look at %s", s->target);
     if (!s->replace)
         return swl_fail_at(err, SWL_E_ARG, s->target, -1,
-                           "%s exists already; it is kept unless replacing it is asked for", s->target);
+                           "%s exists already; it is kept unless replacing it is asked for (--replace)", s->target);
     if (!S_ISDIR(sb.st_mode))
         return swl_fail_at(err, SWL_E_ARG, s->target, -1, "%s is not a directory, so it is not replaced", s->target);
     if (!is_ours(s->target))

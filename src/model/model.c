@@ -20,7 +20,8 @@ static swl_status take_options(swl_model *m, const swl_model_options *opt, int32
     uint32_t mask = opt->cpu_level ? swl_cpu_level_mask(opt->cpu_level, &known) : UINT32_MAX;
 
     if (!known)
-        return swl_fail(err, SWL_E_ARG, "unknown CPU level \"%s\"", opt->cpu_level);
+        return swl_fail(err, SWL_E_ARG, "unknown CPU level \"%s\"; there are scalar, avx2, avxvnni, avx512, neon, dotprod, i8mm",
+                        opt->cpu_level);
     if (opt->chunk_tokens < 0 || opt->chunk_tokens > SWL_CHUNK_TOKENS_MAX)
         return swl_fail(err, SWL_E_ARG, "chunk of %d tokens, expected 1 to %d", opt->chunk_tokens, SWL_CHUNK_TOKENS_MAX);
     if (opt->ctx_tokens < 0 || opt->ctx_tokens > m->config->ctx_max)

@@ -98,6 +98,17 @@ class Answers(unittest.TestCase):
         for more in [["-t", "1"], ["-t", "2"], ["--prefill-chunk", "1"], ["--prefill-chunk", "5"]]:
             self.assertEqual(self.answer(*more), plain, more)
 
+    def test_the_newline_that_ends_a_file_is_not_part_of_the_prompt(self):
+        want = rows("generate", MODEL, "-p", "Once upon a time", "-n", "6")[0]
+        for text in (b"Once upon a time", b"Once upon a time\n", b"Once upon a time\r\n"):
+            got = rows("generate", MODEL, "-n", "6", stdin=text)[0]
+            self.assertEqual((got["ids"], got["prompt_tokens"]), (want["ids"], want["prompt_tokens"]), text)
+
+    def test_a_place_that_cannot_be_written_is_known_before_the_answer(self):
+        p = run("generate", MODEL, "-p", "x", "-n", "6", "--save-state", "/nonexistent/s.state")
+        self.assertEqual((p.returncode, p.stdout), (3, b""))
+        self.assertIn(b"/nonexistent/s.state", p.stderr)
+
     def test_a_seed_repeats_an_answer(self):
         sampled = [self.answer("--temp", "1.5", "--seed", seed) for seed in ("1", "1", "2")]
         self.assertEqual(sampled[0], sampled[1])

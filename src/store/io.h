@@ -29,6 +29,7 @@ typedef struct swl_io_read {
     int error;                 /* 0, an errno, or SWL_IO_ENDED */
     /* the backend's own */
     struct swl_io_read *next;
+    int32_t n_again;
 } swl_io_read;
 
 /* Reads in the order in which they came; empty when zeroed. */

@@ -17,7 +17,11 @@
 
 #include "base/mem.h"
 
-enum { TRIES_MAX = 2000, TRY_US = 500 }; /* a kernel that takes nothing for a second is given up */
+enum {
+    TRIES_MAX = 2000,
+    TRY_US = 500, /* a kernel that takes nothing for a second is given up */
+    AGAIN_MAX = 4
+};
 
 typedef struct uring_io {
     swl_io base;
@@ -81,6 +85,13 @@ static void uring_submit(swl_io *io, swl_io_list *reads)
     pthread_mutex_unlock(&u->lock);
 }
 
+/* What the kernel has not finished when the thread that submitted it ends comes back with one of these, though nothing is
+ * wrong with the read: the thread that is here now submits it again. */
+static bool lost_its_thread(swl_io_read *r, int result)
+{
+    return (result == -EFAULT || result == -ECANCELED) && r->n_again++ < AGAIN_MAX;
+}
+
 /* Takes completions; reads that are not settled go back into the list. */
 static int32_t reap(uring_io *u, swl_io_read **out, int32_t max)
 {
@@ -92,7 +103,7 @@ static int32_t reap(uring_io *u, swl_io_read **out, int32_t max)
         bool settled;
 
         r = io_uring_cqe_get_data(cqe);
-        settled = swl_io_advance(r, cqe->res);
+        settled = !lost_its_thread(r, cqe->res) && swl_io_advance(r, cqe->res);
         io_uring_cqe_seen(&u->ring, cqe);
         u->n_kernel--;
         if (settled)

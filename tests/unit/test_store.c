@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -184,6 +186,7 @@ static void a_file_cut_short_is_an_error(void **state)
 typedef struct user {
     fixture *f;
     unsigned seed;
+    _Atomic int *n_running;
 } user;
 
 static void *use_many(void *arg)
@@ -191,27 +194,49 @@ static void *use_many(void *arg)
     user *u = arg;
     int i;
 
-    for (i = 0; i < 500; i++) {
-        int32_t e[2];
+    for (i = 0; i < 400; i++) {
+        int32_t e[2], layer = rand_r(&u->seed) % LAYERS;
 
         e[0] = rand_r(&u->seed) % EXPERTS;
         e[1] = (e[0] + 1 + rand_r(&u->seed) % (EXPERTS - 1)) % EXPERTS;
-        assert_int_equal(use(u->f, rand_r(&u->seed) % LAYERS, e, 2, NULL), SWL_OK);
+        if (i % 3 == 0)
+            swl_store_prefetch(u->f->store, (layer + i) % LAYERS, e, 2);
+        assert_int_equal(use(u->f, layer, e, 2, NULL), SWL_OK);
     }
+    atomic_fetch_sub(u->n_running, 1);
     return NULL;
 }
 
-static void threads_share_the_pool(void **state)
+/* Two callers of two experts each need four slots; the pool moves between that and everything meanwhile. */
+static void share(fixture *f, const char *io, bool direct)
 {
+    swl_store_config c = {.n_layers = LAYERS, .layers = f->layers, .n_files = 1, .fds = &f->fd, .paths = f->paths,
+                          .slots_per_layer = 4, .slots_min = 4, .stage_slots = 2, .direct = direct};
+    _Atomic int n_running = 2;
+    user u[2] = {{f, 1, &n_running}, {f, 2, &n_running}};
     pthread_t t[2];
-    user u[2] = {{*state, 1}, {*state, 2}};
     int i;
 
-    open_store(*state, 4);
+    if (swl_io_open(&c.io, io, 3, NULL))
+        return; /* not on this system */
+    assert_int_equal(swl_store_create(&f->store, &c, NULL), SWL_OK);
     for (i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&t[i], NULL, use_many, &u[i]), 0);
+    for (i = 0; atomic_load(&n_running); i++) {
+        assert_int_equal(swl_store_resize(f->store, 4 + i / 2 % 3, NULL), SWL_OK);
+        sched_yield();
+    }
     for (i = 0; i < 2; i++)
         pthread_join(t[i], NULL);
+    swl_store_free(f->store);
+    f->store = NULL;
+}
+
+static void threads_share_the_pool_while_it_is_resized(void **state)
+{
+    share(*state, "threads", false);
+    share(*state, "uring", false);
+    share(*state, "uring", true);
 }
 
 int main(void)
@@ -220,7 +245,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(parts_of_an_expert_come_together), T(what_was_used_lately_stays),
         T(a_hit_of_a_call_is_not_evicted_by_its_misses), T(more_leases_than_slots_are_refused_whole),
-        T(a_damaged_blob_is_named_and_never_used), T(a_file_cut_short_is_an_error), T(threads_share_the_pool),
+        T(a_damaged_blob_is_named_and_never_used), T(a_file_cut_short_is_an_error),
+        T(threads_share_the_pool_while_it_is_resized),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

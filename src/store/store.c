@@ -228,14 +228,15 @@ static void drop_guesses(swl_store *s, swl_store_part *l)
 
 enum { AHEAD_ENOUGH = 64, AHEAD_PAUSE = 512 };
 
-/* Goes on only where most guesses come true: a wrong one costs the drive as much as a right one saves. */
+/* Goes on only where a third of the guesses come true. Wrong ones cost little, because the drive was idle, but not nothing:
+ * they can be in the way of the next call's reads. */
 static void judge_guesses(swl_store_part *l)
 {
     if (l->ahead_pause)
         l->ahead_pause--;
     if (l->ahead_tried < AHEAD_ENOUGH)
         return;
-    if (2 * l->ahead_right < l->ahead_tried)
+    if (3 * l->ahead_right < l->ahead_tried)
         l->ahead_pause = AHEAD_PAUSE;
     l->ahead_tried /= 2;
     l->ahead_right /= 2;

@@ -218,30 +218,38 @@ static swl_status alloc(swl_route_log *log, swl_error *err)
     return log->pass_tokens && log->ids ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "route log: out of memory");
 }
 
-swl_status swl_route_log_load(swl_route_log **out, const char *path, swl_error *err)
+swl_status swl_route_log_parse(swl_route_log **out, const uint8_t *data, size_t n, const char *path, swl_error *err)
 {
     swl_route_log *log = swl_calloc(1, sizeof *log);
-    char *data = NULL;
-    size_t n = 0;
-    swl_status st = log ? swl_file_load(&data, &n, path, FILE_BYTES_MAX, err)
-                        : swl_fail(err, SWL_E_NOMEM, "route log: out of memory");
+    swl_status st = log ? check_header(log, data, n, path, err) : swl_fail(err, SWL_E_NOMEM, "route log: out of memory");
 
     *out = NULL;
     if (!st)
-        st = check_header(log, (const uint8_t *)data, n, path, err);
-    if (!st)
-        st = walk(log, (const uint8_t *)data, n, path, err);
+        st = walk(log, data, n, path, err);
     if (!st && !log->n_tokens)
         st = swl_fail_at(err, SWL_E_CORRUPT, path, HEADER_BYTES, "%s has no complete pass", path);
     if (!st)
         st = alloc(log, err);
     if (!st)
-        st = walk(log, (const uint8_t *)data, n, path, err);
-    swl_free(data);
+        st = walk(log, data, n, path, err);
     if (st)
         swl_route_log_free(log);
     else
         *out = log;
+    return st;
+}
+
+swl_status swl_route_log_load(swl_route_log **out, const char *path, swl_error *err)
+{
+    char *data;
+    size_t n;
+    swl_status st = swl_file_load(&data, &n, path, FILE_BYTES_MAX, err);
+
+    *out = NULL;
+    if (st)
+        return st;
+    st = swl_route_log_parse(out, (const uint8_t *)data, n, path, err);
+    swl_free(data);
     return st;
 }
 

@@ -27,6 +27,9 @@ struct swl_route_log {
     uint16_t *ids;             /* [n_tokens][n_layers][k] */
 };
 
+/* swl_route_log_load for bytes in memory; `path` is for messages. */
+swl_status swl_route_log_parse(swl_route_log **out, const uint8_t *data, size_t n, const char *path, swl_error *err);
+
 typedef struct swl_route_writer swl_route_writer;
 
 /* Creates (truncating) the file. n_layers of the model that have experts are written in turn for each pass. */

@@ -139,7 +139,8 @@ static swl_status make_experts(swl_model *m, swl_error *err)
 static swl_status prepare(swl_model *m, const swl_model_options *opt, swl_error *err)
 {
     int32_t n_threads = 0;
-    swl_status st = swl_checkpoint_open(&m->ck, opt->path, err);
+    swl_status st = opt->path ? swl_checkpoint_open(&m->ck, opt->path, err)
+                              : swl_fail(err, SWL_E_ARG, "a model needs a path");
 
     if (st)
         return st;

@@ -513,6 +513,19 @@ static void the_last_token_and_the_end_of_the_context_may_meet(void **state)
     swl_model_close(m);
 }
 
+static void a_model_without_a_path_is_refused(void **state)
+{
+    swl_model_options o;
+    swl_memory_plan plan;
+    swl_model *m;
+
+    (void)state;
+    swl_model_options_init(&o);
+    assert_int_equal(swl_model_open(&m, &o, NULL), SWL_E_ARG);
+    assert_null(m);
+    assert_int_equal(swl_memory_plan_make(&plan, &o, NULL), SWL_E_ARG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +541,7 @@ int main(void)
         cmocka_unit_test(pressure_is_followed_within_bounds),
         cmocka_unit_test(a_prompt_that_has_no_place_is_refused_before_it_runs),
         cmocka_unit_test(the_last_token_and_the_end_of_the_context_may_meet),
+        cmocka_unit_test(a_model_without_a_path_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,25 @@ def run(program, *arguments, stdin=b"", **env):
                           env=environment(**env))
 
 
+def wait_until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("nothing came of it in %d seconds" % seconds)
+        time.sleep(0.005)
+
+
+def catches(pid, number):
+    """Whether a process has a handler for a signal (Linux)."""
+    try:
+        with open("/proc/%d/status" % pid) as f:
+            mask = next(int(line.split()[1], 16) for line in f if line.startswith("SigCgt"))
+    except FileNotFoundError:
+        time.sleep(1)
+        return True
+    return bool(mask >> (number - 1) & 1)
+
+
 class Terminal:
     """The program with all three streams on a pseudo-terminal, or with standard output elsewhere."""
 

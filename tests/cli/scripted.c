@@ -4,6 +4,7 @@
  *
  *   SCRIPT_TEXT      what every answer says, byte by byte (default "Hello, world.")
  *   SCRIPT_DELAY_MS  time before every token of an answer, every prompt token, every step of a conversion
+ *   SCRIPT_READY     file that is written when the third of these delays begins: the script is in the middle of its work
  *   SCRIPT_OPEN, SCRIPT_GENERATE, SCRIPT_REPACK, SCRIPT_VERIFY     status (a number) that this call fails with
  *   SCRIPT_LOG       file that receives what every generation runs of its prompt as "POSITION TEXT", one a line, newlines
  *                    as "|"
@@ -40,9 +41,15 @@ static const char *script(const char *name, const char *otherwise)
 
 static void pause_step(void)
 {
+    static int n_steps;
     long ms = atol(script("SCRIPT_DELAY_MS", "0"));
     struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    FILE *f;
 
+    if (++n_steps == 3 && (f = fopen(script("SCRIPT_READY", "/dev/null"), "w"))) {
+        fputs("ready", f);
+        fclose(f);
+    }
     nanosleep(&t, NULL);
 }
 

@@ -1,0 +1,63 @@
+/*
+ * quant_avx2.h: what the AVX2 kernels of quantised matrices share: loads of scales and codes. For files built with AVX2
+ * flags only.
+ */
+#ifndef SWL_KERNELS_QUANT_AVX2_H
+#define SWL_KERNELS_QUANT_AVX2_H
+
+#include "kernels/kernels.h"
+#include "kernels/x86/math_avx2.h"
+
+INLINE float one_scale(swl_dtype t, const uint8_t *p, int64_t i)
+{
+    uint32_t bits = 0;
+    float f;
+
+    if (t == SWL_DT_F32) {
+        __builtin_memcpy(&f, p + 4 * i, 4);
+        return f;
+    }
+    __builtin_memcpy(&bits, p + 2 * i, 2);
+    if (t == SWL_DT_F16)
+        return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128((int)bits)));
+    bits <<= 16;
+    __builtin_memcpy(&f, &bits, 4);
+    return f;
+}
+
+/* Elements [i, i + 8) of an array of float32, float16 or bfloat16, as float32. */
+INLINE __m256 load_scales(swl_dtype t, const uint8_t *p, int64_t i)
+{
+    if (t == SWL_DT_BF16)
+        return _mm256_castsi256_ps(
+            _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p + 2 * i))), 16));
+    if (t == SWL_DT_F16)
+        return _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 2 * i)));
+    return _mm256_loadu_ps((const void *)(p + 4 * i));
+}
+
+/* Eight codes of `bits` bits, each in a byte. */
+INLINE uint64_t eight_codes(const uint8_t *p, int bits)
+{
+    uint64_t word = 0;
+
+    __builtin_memcpy(&word, p, (size_t)bits);
+    return bits == 8 ? word : _pdep_u64(word, 0x0101010101010101u * ((1u << bits) - 1));
+}
+
+/* 32 codes in column order. */
+INLINE __m256i load_codes(const uint8_t *p, int bits)
+{
+    if (bits == 8)
+        return _mm256_loadu_si256((const void *)p);
+    if (bits == 4) {
+        __m128i v = _mm_loadu_si128((const void *)p), nibble = _mm_set1_epi8(15);
+        __m128i low = _mm_and_si128(v, nibble), high = _mm_and_si128(_mm_srli_epi16(v, 4), nibble);
+
+        return _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
+    }
+    return _mm256_set_epi64x((int64_t)eight_codes(p + 3 * bits, bits), (int64_t)eight_codes(p + 2 * bits, bits),
+                             (int64_t)eight_codes(p + bits, bits), (int64_t)eight_codes(p, bits));
+}
+
+#endif

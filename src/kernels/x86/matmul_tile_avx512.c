@@ -191,7 +191,7 @@ INLINE void unpack_tile_units(const swl_matrix *w, int64_t row, int32_t n_rows, 
         unpack_tile(w, row, n_rows, b, to, bits, 16);
 }
 
-static void unpack_codes(const swl_matrix *w, int64_t row, int32_t n_rows, const block *b, uint8_t *to)
+INLINE void unpack_any(const swl_matrix *w, int64_t row, int32_t n_rows, const block *b, uint8_t *to)
 {
     switch (w->type) {
     case SWL_W_A2:
@@ -212,6 +212,14 @@ static void unpack_codes(const swl_matrix *w, int64_t row, int32_t n_rows, const
     default:
         unpack_tile_units(w, row, n_rows, b, to, 8);
     }
+}
+
+static void unpack_codes(const swl_matrix *w, int64_t row, int32_t n_rows, const block *b, uint8_t *to)
+{
+    if (n_rows == 16)
+        unpack_any(w, row, 16, b, to);
+    else
+        unpack_any(w, row, n_rows, b, to);
 }
 
 /* Scales are transposed sixteen units at a time, one of each lane; the block's lanes of them are kept. */
@@ -236,6 +244,43 @@ static void unpack_scales(const swl_matrix *w, const uint8_t *from, int64_t row,
     }
 }
 
+/* Scales of 16 bits, and at most 64 to a row: two registers hold a row's, and sixteen units of the block are picked. */
+static void pick_scales(const swl_matrix *w, const uint8_t *from, int64_t row, int32_t n_rows, const block *b,
+                        int32_t n_units, int tile, rows *to)
+{
+    const uint8_t *p = from + 2 * row * n_units;
+    uint16_t pick[PANEL_UNITS];
+    int32_t u, i;
+
+    for (u = 0; u < PANEL_UNITS; u++)
+        pick[u] = (uint16_t)(u < b->n_units ? b->unit[u] : 0);
+    for (u = 0; u < b->n_units; u += 16) {
+        __m512i index = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)(pick + u))), v[16];
+
+#pragma GCC unroll 16
+        for (i = 0; i < 16; i++) {
+            const uint8_t *r = p + 2 * n_units * min_i32(i, n_rows - 1);
+            __m512i low = load_bytes(r, 2 * n_units), high = load_bytes(r + 64, 2 * n_units - 64);
+            __m256i h = _mm512_castsi512_si256(_mm512_permutex2var_epi16(low, index, high));
+
+            v[i] = w->sdtype == SWL_DT_BF16 ? _mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)
+                                            : _mm512_castps_si512(_mm512_cvtph_ps(h));
+        }
+        transpose(v);
+        for (i = 0; i < 16 && u + i < b->n_units; i++)
+            _mm512_store_si512(to[u + i][tile], v[i]);
+    }
+}
+
+static void put_scales(const swl_matrix *w, const uint8_t *from, int64_t row, int32_t n_rows, const block *b,
+                       int32_t n_units, int tile, rows *to)
+{
+    if (w->sdtype != SWL_DT_F32 && w->group <= 64 && n_units <= 64)
+        pick_scales(w, from, row, n_rows, b, n_units, tile, to);
+    else
+        unpack_scales(w, from, row, n_rows, b, n_units, tile, to);
+}
+
 static void make_panel(panel *p, const job *j, const block *b, int32_t n_units)
 {
     int tile;
@@ -249,8 +294,8 @@ static void make_panel(panel *p, const job *j, const block *b, int32_t n_units)
             n = 1;
         }
         unpack_codes(j->w, row, n, b, p->codes + 64 * tile);
-        unpack_scales(j->w, j->w->scales, row, n, b, n_units, tile, p->ws);
-        unpack_scales(j->w, j->w->biases, row, n, b, n_units, tile, p->wb);
+        put_scales(j->w, j->w->scales, row, n, b, n_units, tile, p->ws);
+        put_scales(j->w, j->w->biases, row, n, b, n_units, tile, p->wb);
     }
 }
 
@@ -423,15 +468,15 @@ static void load_group(group *g, const job *j, const block *b, int32_t t0, int32
     }
 }
 
-/* The sum of a branch of n lanes for one token and tile. */
-INLINE __m512 fold_lanes(const group *g, int32_t t, int32_t k, int n)
+/* The sum of a branch of n lanes for one token and tile; stride 2: of every second one. */
+INLINE __m512 fold_lanes(const group *g, int32_t t, int32_t k, int n, int stride)
 {
     __m512 v[SWL_LANES];
     int i;
 
 #pragma GCC unroll 16
     for (i = 0; i < n; i++)
-        v[i] = _mm512_load_ps(g->lane[i][t][k]);
+        v[i] = _mm512_load_ps(g->lane[i * stride][t][k]);
 #pragma GCC unroll 4
     for (; n > 1; n /= 2)
 #pragma GCC unroll 8
@@ -440,17 +485,21 @@ INLINE __m512 fold_lanes(const group *g, int32_t t, int32_t k, int n)
     return v[0];
 }
 
-static __m512 fold_block(const group *g, int32_t t, int32_t k, int32_t n_lanes)
+/* Rows of up to eight units leave lanes 8 to 15 at zero. Adding zero to each of the others only matters if all are -0,
+ * and then one addition at the end does the same. */
+INLINE __m512 fold_block(const group *g, const block *b, int32_t t, int32_t k)
 {
-    switch (n_lanes) {
+    if (b->n_lanes == SWL_LANES && b->n_units <= 8)
+        return _mm512_add_ps(fold_lanes(g, t, k, 8, 2), _mm512_setzero_ps());
+    switch (b->n_lanes) {
     case 16:
-        return fold_lanes(g, t, k, 16);
+        return fold_lanes(g, t, k, 16, 1);
     case 8:
-        return fold_lanes(g, t, k, 8);
+        return fold_lanes(g, t, k, 8, 1);
     case 4:
-        return fold_lanes(g, t, k, 4);
+        return fold_lanes(g, t, k, 4, 1);
     case 2:
-        return fold_lanes(g, t, k, 2);
+        return fold_lanes(g, t, k, 2, 1);
     default:
         return _mm512_load_ps(g->lane[0][t][k]);
     }
@@ -467,7 +516,7 @@ INLINE void finish_token(const group *g, const job *j, const block *b, int32_t t
 
     for (k = 0; k < TILES && 16 * k < j->n_rows; k++) {
         __mmask16 m = low16(j->n_rows - 16 * k);
-        __m512 v = fold_block(g, t, k, b->n_lanes);
+        __m512 v = fold_block(g, b, t, k);
 
         for (size = b->n_lanes, i = 0; b->lane0 & size; size *= 2, i++)
             v = _mm512_add_ps(size < 8 ? _mm512_load_ps(held[i][k]) : _mm512_maskz_loadu_ps(m, out + 16 * k), v);

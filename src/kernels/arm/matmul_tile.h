@@ -4,11 +4,13 @@
  * tokens eight at a time, two of them the least. Included by the file of a level, which defines before
  *
  *   OFFSET_8       as in matmul_few.h
- *   WIDE_SCALES    floats per unit of scales (and of biases) of eight rows, in the order of the level's sums
+ *
+ * and after
+ *
  *   pack16         sixteen columns of eight rows into the panel (128 bytes)
- *   pack_scales    the scales of one unit of eight rows
+ *   pack_scales    the scales (or biases) of one unit of eight rows, in the order of the level's sums
  *   multiply_tile  n_tok tokens (2, 4, 6 or 8) against a block of units
- *   store_folded   the outputs of a pair of tokens from their lanes
+ *   fold_pair      the outputs of a pair of tokens from their lanes
  *
  *   lanes   [pair of tokens][16 lanes][16 sums]    the contract's lanes; the level says which sum is which
  */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -242,14 +243,29 @@ static void usual(swl_io_choice *out, const swl_io_wish *wish, bool can_direct)
     out->depth = !strcmp(out->backend, "threads") ? 8 : SWL_IO_DEPTH_DEFAULT;
 }
 
+/* Some file systems open a file so and then refuse to read. */
+static bool reads_direct(int fd, uint64_t offset)
+{
+    void *mem = swl_big_alloc(SWL_IO_ALIGN);
+    bool ok = mem && pread(fd, mem, SWL_IO_ALIGN, (off_t)offset) == SWL_IO_ALIGN;
+
+    swl_big_free(mem, SWL_IO_ALIGN);
+    return ok;
+}
+
 static bool opens_direct(const swl_store_config *c)
 {
+    const swl_range *r = NULL;
     swl_files f;
+    int32_t i;
     bool ok;
 
-    if (!c->n_files || swl_files_open(&f, c->fds, c->paths, c->n_files, true, NULL))
+    for (i = 0; i < c->n_layers && !r; i++)
+        if (c->layers[i].n_experts)
+            r = c->layers[i].ranges;
+    if (!r || swl_files_open(&f, c->fds, c->paths, c->n_files, true, NULL))
         return false;
-    ok = f.direct[0] >= 0;
+    ok = f.direct[r->file] >= 0 && reads_direct(f.direct[r->file], r->offset);
     swl_files_close(&f);
     return ok;
 }

@@ -29,7 +29,8 @@ typedef struct fixture {
     swl_store *store;
 } fixture;
 
-static inline void fixture_init(fixture *f, bool aligned)
+/* on_disk: not in memory, so that reads can be direct. */
+static inline void fixture_init_at(fixture *f, bool aligned, bool on_disk)
 {
     static const uint64_t cut[PARTS + 1] = {0, 5000, 5800, SLOT};
     int l, e, p, i, n = aligned ? 1 : PARTS;
@@ -37,7 +38,7 @@ static inline void fixture_init(fixture *f, bool aligned)
 
     memset(f, 0, sizeof *f);
     strcpy(f->path, "/dev/shm/swl-store-XXXXXX"); /* in memory, where there is such a place */
-    f->fd = mkstemp(f->path);
+    f->fd = on_disk ? -1 : mkstemp(f->path);
     if (f->fd < 0)
         f->fd = mkstemp(strcpy(f->path, "/tmp/swl-store-XXXXXX"));
     assert_true(f->fd >= 0);
@@ -60,6 +61,11 @@ static inline void fixture_init(fixture *f, bool aligned)
     }
     f->config = (swl_store_config){.n_layers = LAYERS, .layers = f->layers, .n_files = 1, .fds = &f->fd,
                                    .paths = f->paths, .slots_per_layer = 4, .slots_min = 2};
+}
+
+static inline void fixture_init(fixture *f, bool aligned)
+{
+    fixture_init_at(f, aligned, false);
 }
 
 static inline void fixture_deinit(fixture *f)

@@ -342,6 +342,67 @@ static void a_layer_whose_guesses_are_wrong_is_left_alone(void **state)
     fixture_deinit(&f);
 }
 
+static void direct_reads_bring_the_same_bytes(void **state)
+{
+    static const char *const names[] = {"threads", "uring"};
+    fixture f;
+    int i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        fixture_init_at(&f, true, true);
+        f.config.direct = true;
+        f.config.stage_slots = 2;
+        if (!swl_io_open(&f.config.io, names[i], 4, NULL)) {
+            assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+            assert_int_equal(run(&f, 4, 80, 2, NULL), SWL_OK);
+        }
+        fixture_deinit(&f);
+    }
+}
+
+static void damage(const fixture *f, int32_t layer, int32_t expert)
+{
+    uint8_t byte = (uint8_t)~f->bytes[layer][expert][77];
+
+    assert_int_equal(pwrite(f->fd, &byte, 1, (off_t)f->ranges[layer][expert].offset + 77), 1);
+}
+
+/* Loads expert 0, pushes it out, damages its bytes, loads it again. */
+static swl_status load_twice(swl_store_verify verify, bool damage_before)
+{
+    const int32_t first[] = {0}, others[] = {1, 2};
+    swl_lease lease;
+    swl_status st;
+    fixture f;
+
+    fixture_init(&f, true);
+    f.config.verify = verify;
+    f.config.slots_per_layer = 2;
+    assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+    if (damage_before)
+        damage(&f, 1, 0);
+    else
+        assert_int_equal(use_token(&f, 1, first, 1, NULL), SWL_OK);
+    assert_int_equal(use_token(&f, 1, others, 2, NULL), SWL_OK);
+    damage(&f, 1, 0);
+    assert_int_equal(swl_store_lease(f.store, 1, first, 1, SWL_LEASE_ALL, &lease, NULL, NULL), SWL_OK);
+    st = swl_store_wait(f.store, 1, &lease, 1, NULL);
+    swl_store_release(f.store, 1, &lease, 1);
+    fixture_deinit(&f);
+    return st;
+}
+
+static void checksums_are_verified_as_often_as_asked(void **state)
+{
+    (void)state;
+    assert_int_equal(load_twice(SWL_STORE_VERIFY_ALWAYS, true), SWL_E_CORRUPT);
+    assert_int_equal(load_twice(SWL_STORE_VERIFY_ALWAYS, false), SWL_E_CORRUPT);
+    assert_int_equal(load_twice(SWL_STORE_VERIFY_FIRST, true), SWL_E_CORRUPT);
+    assert_int_equal(load_twice(SWL_STORE_VERIFY_FIRST, false), SWL_OK);
+    assert_int_equal(load_twice(SWL_STORE_VERIFY_NEVER, true), SWL_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +413,8 @@ int main(void)
         cmocka_unit_test(resizing_keeps_what_is_leased),
         cmocka_unit_test(resizing_between_calls_never_shows_a_wrong_byte),
         cmocka_unit_test(a_prompt_passes_through_and_leaves_its_hottest),
+        cmocka_unit_test(direct_reads_bring_the_same_bytes),
+        cmocka_unit_test(checksums_are_verified_as_often_as_asked),
         cmocka_unit_test(a_guess_evicts_nothing_and_waits_its_turn),
         cmocka_unit_test(a_layer_whose_guesses_are_wrong_is_left_alone),
     };

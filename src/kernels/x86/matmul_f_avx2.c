@@ -23,7 +23,7 @@ INLINE void load_weights(const swl_matrix *w, int64_t row, int32_t col, swl_wtyp
         v[1] = load_scales(t, w->data, at + 8);
         return;
     }
-    g = row * (w->cols / w->group) + col / w->group;
+    g = at >> __builtin_ctz((uint32_t)w->group); /* group sizes are powers of two */
     s = _mm256_set1_ps(one_scale(w->sdtype, w->scales, g));
     b = _mm256_set1_ps(one_scale(w->sdtype, w->biases, g));
     codes = _mm_set_epi64x((int64_t)eight_codes(w->data + (at + 8) * bits / 8, bits),

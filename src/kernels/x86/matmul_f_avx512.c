@@ -30,21 +30,24 @@ INLINE void load_plain(const swl_matrix *w, int64_t row, int32_t col, int32_t n,
 
 INLINE void load_affine(const swl_matrix *w, int64_t row, int32_t col, int32_t n, int bits, __m512 *v)
 {
-    __m512i codes = load_codes(w->data + (row * w->cols + col) * bits / 8, bits, (int64_t)n * bits / 8);
-    int64_t row_scales = row * (w->cols / w->group);
+    int64_t at = row * w->cols + col;
+    __m512i codes = load_codes(w->data + at * bits / 8, bits, (int64_t)n * bits / 8);
+    int shift = __builtin_ctz((uint32_t)w->group), i; /* group sizes are powers of two */
+    __m512 s, b;
     __m128i part[4];
-    int i;
 
     part[0] = _mm512_castsi512_si128(codes);
     part[1] = _mm512_extracti32x4_epi32(codes, 1);
     part[2] = _mm512_extracti32x4_epi32(codes, 2);
     part[3] = _mm512_extracti32x4_epi32(codes, 3);
+    s = _mm512_set1_ps(one_scale(w->sdtype, w->scales, at >> shift));
+    b = _mm512_set1_ps(one_scale(w->sdtype, w->biases, at >> shift));
 #pragma GCC unroll 4
     for (i = 0; i < 4; i++) {
-        int64_t g = row_scales + (col + (16 * i < n ? 16 * i : 0)) / w->group;
-        __m512 s = _mm512_set1_ps(one_scale(w->sdtype, w->scales, g)),
-               b = _mm512_set1_ps(one_scale(w->sdtype, w->biases, g));
-
+        if (i && w->group < 64 && 16 * i < n) {
+            s = _mm512_set1_ps(one_scale(w->sdtype, w->scales, (at + 16 * i) >> shift));
+            b = _mm512_set1_ps(one_scale(w->sdtype, w->biases, (at + 16 * i) >> shift));
+        }
         v[i] = _mm512_fmadd_ps(s, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(part[i])), b);
     }
 }

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 
+#define STACK_BYTES (1u << 20) /* vector kernels keep up to 100 KB of panels on it; some C libraries give 128 KB */
 #define SPIN_ROUNDS 4000 /* about 20 to 100 microseconds of pause instructions */
 
 struct swl_threads {
@@ -179,12 +180,18 @@ void swl_threads_free(swl_threads *t)
 static swl_status start_worker(swl_threads *t, int32_t id, swl_error *err)
 {
     worker *w = swl_calloc(1, sizeof *w);
+    pthread_attr_t attr;
+    int failed;
 
     if (!w)
         return swl_fail(err, SWL_E_NOMEM, "threads: out of memory");
     w->team = t;
     w->id = id;
-    if (pthread_create(&t->threads[id - 1], NULL, worker_main, w)) {
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    failed = pthread_create(&t->threads[id - 1], &attr, worker_main, w);
+    pthread_attr_destroy(&attr);
+    if (failed) {
         swl_free(w);
         return swl_fail(err, SWL_E_NOMEM, "threads: cannot start thread %d of %d", id + 1, t->n);
     }

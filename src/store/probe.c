@@ -18,6 +18,9 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/mem.h"
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
 #include "base/status.h"
 #include "store/files.h"
 

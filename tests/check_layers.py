@@ -19,6 +19,7 @@ LAYERS = {
     "session": ["base", "format", "kernels", "store", "model"],
     "text": ["base", "format"],
     "install": ["base", "format"],
+    "chat": ["base", "format", "kernels", "store", "model", "session", "text"],
 }
 # Programs on the public header: besides these only files of their own folder.
 PROGRAMS = ["cli", "server"]

@@ -120,6 +120,7 @@ typedef struct swl_model_options {
     uint64_t memory_bytes;     /* bound of the whole process; 0: what the machine and its cgroup have to give */
     int32_t chunk_tokens;      /* prompt tokens per forward pass; 0: as the budget allows. Results do not depend on it. */
     int32_t ctx_tokens;        /* the longest conversation; 0: default */
+    int32_t n_sessions;        /* conversations in memory at a time, counted in the budget; 0: 1 */
     int32_t pool_slots;        /* expert slots per layer; 0: as many as fit. Never below one token's experts. */
     uint64_t pool_bytes;       /* ceiling of the expert pool; 0: none. Less when memory_bytes does not allow it. */
     const char *io;            /* how experts are read: "uring", "threads"; NULL: what suits the drive */
@@ -164,14 +165,14 @@ typedef struct swl_memory_plan {
     uint64_t base;             /* program, libraries, tokenizer, small objects */
     uint64_t dense;            /* weights that are always in memory */
     uint64_t work;             /* buffers of a forward pass of chunk_tokens */
-    uint64_t state;            /* one conversation: delta-net and convolution state, KV cache of ctx_tokens, logits */
-    uint64_t marks;            /* n_marks copies of the recurrent state */
+    uint64_t state;            /* n_sessions conversations: delta-net and convolution state, KV cache of ctx_tokens, logits */
+    uint64_t marks;            /* n_marks copies of the recurrent state for each */
     uint64_t io;               /* buffers of the expert store */
     uint64_t pool;             /* pool_slots experts in every layer */
     uint64_t total;            /* of the above, limit excepted */
     uint64_t floor;            /* the smallest limit that would do for this context */
     uint64_t pool_all;         /* a pool that holds every expert */
-    int32_t ctx_tokens, chunk_tokens, pool_slots, n_experts, n_marks;
+    int32_t ctx_tokens, chunk_tokens, pool_slots, n_experts, n_marks, n_sessions;
 } swl_memory_plan;
 
 /* The plan that swl_model_open would follow, without loading anything. SWL_E_BUDGET when the limit is too small: *out is
@@ -261,6 +262,10 @@ typedef struct swl_sampling {
     int32_t top_k;             /* 0: all */
     float top_p;               /* 1: all */
     float min_p;               /* 0: all */
+    float repetition_penalty;  /* divides positive logits, multiplies negative ones, of tokens that occurred; 1: none */
+    float presence_penalty;    /* subtracted from the logits of tokens that were generated before; 0: none */
+    float frequency_penalty;   /* subtracted for every time that a token was generated before; 0: none */
+    int32_t repeat_last_n;     /* how far back repetition_penalty looks, prompt included; < 0: everything */
     uint64_t seed;
 } swl_sampling;
 
@@ -309,6 +314,211 @@ SWL_API void swl_generate_options_init(swl_generate_options *opt);
  * state. */
 SWL_API swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_generate_result *res,
                                 swl_error *err);
+
+/* ---- chat engine: requests by messages ------------------------------------------------------------------------------ */
+
+/*
+ * The engine turns messages into prompts by the model's own chat template, finds what earlier conversations already computed
+ * of a prompt, runs many requests together in shared passes, and hands out what is generated as events: reasoning, text, tool
+ * calls. Results do not depend on what else runs.
+ *
+ * Threads: swl_engine_step by one thread at a time; every other function here by any thread. Events are delivered by the
+ * thread that steps.
+ */
+typedef struct swl_engine swl_engine;
+typedef struct swl_request swl_request;
+
+typedef struct swl_engine_options {
+    swl_model *model;          /* borrowed; its n_sessions conversations are kept for reuse */
+    const swl_tokenizer *tokenizer; /* borrowed */
+    const char *dir;           /* the model's directory: chat template (chat_template.jinja, tokenizer_config.json) */
+    const char *template_path; /* use this template instead; NULL */
+    const char *session_dir;   /* conversations that leave memory go here and come back from here; NULL: nowhere */
+    uint64_t session_dir_bytes;/* oldest files are removed above this; 0: 8 GiB */
+    bool strip_thinking;       /* leave old reasoning to the template. Default: keep it where the template can, because
+                                  dropping it makes the next turn read the last answer again */
+    bool parse_special;        /* "<|im_end|>" typed by a user is the token, as in transformers. Default: it is text */
+} swl_engine_options;
+
+SWL_API void swl_engine_options_init(swl_engine_options *opt);
+SWL_API swl_status swl_engine_open(swl_engine **out, const swl_engine_options *opt, swl_error *err);
+/* Requests are to be freed first. Saves conversations to session_dir. NULL is allowed. */
+SWL_API void swl_engine_close(swl_engine *e);
+
+/* What the chat template knows. */
+typedef struct swl_template_info {
+    char source[512];          /* the file, or "built in" with a family when the checkpoint has none */
+    bool tools;                /* renders tool definitions */
+    bool tool_calls_xml;       /* <function=...> rather than JSON */
+    bool thinking;             /* the model reasons: its generation prompt opens, or can open, <think> */
+    bool thinking_switch;      /* and enable_thinking changes that */
+    bool thinking_default;     /* on when nothing is said */
+    bool effort;               /* reasoning_effort changes the prompt */
+    bool preserve_thinking;    /* knows preserve_thinking */
+    const char *text;          /* the template; lives as long as the engine */
+} swl_template_info;
+SWL_API void swl_template_info_get(const swl_engine *e, swl_template_info *out);
+
+typedef enum swl_think { SWL_THINK_DEFAULT, SWL_THINK_OFF, SWL_THINK_ON, SWL_THINK_LOW, SWL_THINK_MEDIUM,
+                         SWL_THINK_HIGH } swl_think;
+
+typedef enum swl_event_kind {
+    SWL_EVENT_START,           /* the request is being worked on; n_done of n_total prompt tokens were found computed */
+    SWL_EVENT_PROGRESS,        /* n_done of n_total prompt tokens are computed */
+    SWL_EVENT_TOKEN,           /* with logprobs: one token, before its text */
+    SWL_EVENT_REASONING,       /* text: a delta */
+    SWL_EVENT_TEXT,            /* text: a delta of the answer */
+    SWL_EVENT_CALL_BEGIN,      /* text: the name; call, call_id */
+    SWL_EVENT_CALL_ARGS,       /* text: a delta of the arguments' JSON text */
+    SWL_EVENT_CALL_END,        /* text: all of the arguments; `broken`: cut or ill-formed, its source follows as TEXT: whoever
+                                  can still take the call back should */
+    SWL_EVENT_FINISH           /* the last one, always: finish, usage, and err where an error ended it */
+} swl_event_kind;
+
+typedef struct swl_token_logprob {
+    int32_t id;
+    float logprob;             /* of the model's own distribution, before penalties, filters and temperature */
+} swl_token_logprob;
+
+typedef struct swl_usage {
+    int32_t n_prompt, n_cached, n_generated, n_reasoning; /* n_cached: of n_prompt, not computed again */
+    double queue_seconds, prompt_seconds, generate_seconds;
+    double first_token_seconds;/* from submission */
+    uint64_t expert_hits, expert_misses, expert_bytes_read; /* of the passes it took part in */
+} swl_usage;
+
+typedef struct swl_event {
+    swl_event_kind kind;
+    const char *text;          /* whole UTF-8 characters, not NUL-terminated; valid during the callback */
+    size_t n_bytes;
+    int32_t call;              /* index from 0 */
+    const char *call_id;       /* "call_" and 24 letters and digits; the same until FINISH */
+    bool broken;
+    int32_t n_done, n_total;
+    bool prompt;               /* TOKEN of the prompt (prompt_logprobs); its first token has no logprob (NAN) */
+    bool reasoning;            /* TOKEN within reasoning */
+    swl_token_logprob token;
+    const swl_token_logprob *top; /* [n_top] the likeliest, best first */
+    int32_t n_top;
+    swl_finish finish;
+    const char *stop;          /* FINISH by a stop string: which; else NULL */
+    const swl_usage *usage;
+    const swl_error *error;    /* FINISH: NULL when nothing failed */
+} swl_event;
+
+typedef struct swl_logit_bias { int32_t id; float bias; } swl_logit_bias;
+
+/* What the answer (after the reasoning) has to be. */
+typedef enum swl_constraint {
+    SWL_CONSTRAIN_NONE,
+    SWL_CONSTRAIN_JSON,        /* any JSON object */
+    SWL_CONSTRAIN_SCHEMA,      /* JSON that a JSON schema allows: `constraint` is the schema */
+    SWL_CONSTRAIN_CHOICE,      /* one of the strings of a JSON array: `constraint` */
+    SWL_CONSTRAIN_TOOL         /* a call of one of the tools, or of the one named by `constraint` */
+} swl_constraint;
+
+typedef struct swl_request_options {
+    /* The prompt: messages, */
+    const char *messages;      /* JSON array as in Chat Completions: role, content, reasoning_content, tool_calls, ... */
+    const char *tools;         /* JSON array of {"type":"function","function":{...}}, or NULL */
+    const char *template_vars; /* JSON object: more variables of the template, strongest; NULL */
+    swl_think think;
+    bool continue_final;       /* the last message is an assistant's, to be continued */
+    /* or text as it is (added tokens are matched), or ids. Exactly one of the three. */
+    const char *text;
+    const int32_t *ids;
+    int32_t n_ids;
+
+    int32_t n_max;             /* tokens to generate; < 0: to the context's end; 0: the prompt alone */
+    int32_t n_min;             /* stop tokens are not drawn before */
+    swl_sampling sampling;
+    bool ignore_stop;
+    const char *const *stop;   /* [n_stop] strings that end the answer and are not part of it */
+    int32_t n_stop;
+    const swl_logit_bias *bias;/* [n_bias] added to logits */
+    int32_t n_bias;
+    bool logprobs;             /* TOKEN events, with */
+    int32_t n_top;             /* so many of the likeliest, at most 20 */
+    bool prompt_logprobs;      /* for the prompt's tokens too: nothing of it is taken from earlier conversations */
+    swl_constraint constrain;
+    const char *constraint;
+    bool no_calls;             /* tools stay in the prompt, but none is called */
+    bool one_call;             /* generation ends with the first call */
+    bool raw;                  /* no parsing: everything is TEXT. Always so for text and ids */
+    int32_t n_reasoning_max;   /* reasoning is closed after so many tokens; 0: never */
+    /* false cancels. Called by the thread that steps; must not block, and not call swl_engine_step. */
+    bool (*on_event)(void *arg, const swl_event *event);
+    void *arg;
+} swl_request_options;
+
+SWL_API void swl_request_options_init(swl_request_options *opt);
+/* Checks everything, renders, tokenises. All that opt points to is copied. SWL_E_ARG: the template or a limit refuses the
+ * messages; SWL_E_BUDGET: the prompt is longer than the context (*out is then made all the same, for its figures, and can
+ * only be freed); SWL_E_UNSUPPORTED: a schema keyword, named. */
+SWL_API swl_status swl_request_create(swl_request **out, swl_engine *e, const swl_request_options *opt, swl_error *err);
+SWL_API void swl_request_free(swl_request *r); /* before submission or after FINISH; NULL is allowed */
+SWL_API int32_t swl_request_n_prompt(const swl_request *r);
+SWL_API const int32_t *swl_request_prompt(const swl_request *r); /* [n_prompt] as tokenised anew */
+SWL_API const char *swl_request_text(const swl_request *r);  /* the rendered prompt; NULL when it was given as ids */
+
+/* Puts a request in line, first come first served. Its events come until FINISH. */
+SWL_API swl_status swl_engine_submit(swl_engine *e, swl_request *r, swl_error *err);
+/* Ends it at the next pass, or in the middle of one when it runs alone; FINISH still comes. What was generated stays. */
+SWL_API void swl_request_cancel(swl_request *r);
+/* Ends its reasoning: the answer begins with the next token. */
+SWL_API void swl_request_end_reasoning(swl_request *r);
+
+/* Runs one pass for all that is in line: a token for each answer, and a part of a prompt between them. *busy: there is more
+ * to do. An error that concerns one request goes to its FINISH; what is returned concerns the engine. */
+SWL_API swl_status swl_engine_step(swl_engine *e, bool *busy, swl_error *err);
+/* Sleeps until there is something to do, for at most `milliseconds` (< 0: for ever), or until swl_engine_wake. */
+SWL_API void swl_engine_wait(swl_engine *e, int32_t milliseconds);
+SWL_API void swl_engine_wake(swl_engine *e);
+
+/* One conversation that is kept for reuse. */
+typedef struct swl_slot_info {
+    bool running;
+    int32_t n_tokens, n_marks, ctx_tokens;
+    double last_used_seconds;  /* ago */
+} swl_slot_info;
+typedef struct swl_engine_stats {
+    int32_t n_running, n_waiting, n_slots;
+    uint64_t n_prompt, n_cached, n_generated; /* tokens, ever */
+    uint64_t hits_memory, hits_disk, n_evicted; /* conversations found again, and dropped */
+    uint64_t disk_bytes;
+} swl_engine_stats;
+/* Never wait for a pass to end. slots: room for n_slots of them, filled as far as there are; NULL is allowed. */
+SWL_API void swl_engine_stats_get(swl_engine *e, swl_engine_stats *out, swl_slot_info *slots, int32_t n_slots);
+
+/* ---- chat: one conversation ------------------------------------------------------------------------------------------ */
+
+/* A list of messages with the answers that the engine gives to them. One thread at a time, except swl_chat_cancel. */
+typedef struct swl_chat swl_chat;
+
+SWL_API swl_status swl_chat_create(swl_chat **out, swl_engine *e, swl_error *err);
+SWL_API void swl_chat_free(swl_chat *c);
+/* Role: "system", "user", "assistant", "tool". */
+SWL_API swl_status swl_chat_add(swl_chat *c, const char *role, const char *content, swl_error *err);
+/* A message as in Chat Completions: {"role":...,"content":...,"tool_call_id":...}. */
+SWL_API swl_status swl_chat_add_json(swl_chat *c, const char *message, swl_error *err);
+SWL_API int32_t swl_chat_n_messages(const swl_chat *c);
+/* All messages as a JSON array: free with swl_free. NULL: out of memory. */
+SWL_API char *swl_chat_messages(const swl_chat *c);
+/* Keeps the first n messages: to edit one, or to answer again. */
+SWL_API void swl_chat_truncate(swl_chat *c, int32_t n);
+/* A second conversation with the same messages. */
+SWL_API swl_status swl_chat_fork(swl_chat **out, const swl_chat *c, swl_error *err);
+/* Answers: `opt` without a prompt (tools, template_vars, sampling, on_event, ...); steps the engine until the answer is there
+ * and appends it as a message, also when it was cancelled or cut. usage and finish may be NULL. If another thread steps the
+ * engine, this one waits for it. */
+SWL_API swl_status swl_chat_answer(swl_chat *c, const swl_request_options *opt, swl_usage *usage, swl_finish *finish,
+                                   swl_error *err);
+/* Stops the running answer, from any thread or signal handler. */
+SWL_API void swl_chat_cancel(swl_chat *c);
+/* Messages, and the state that was computed for them, to a file and back: atomically, checked when read. A file of another
+ * model still gives the messages (SWL_OK, *state_kept false): they are computed anew. state_kept may be NULL. */
+SWL_API swl_status swl_chat_save(const swl_chat *c, const char *path, swl_error *err);
+SWL_API swl_status swl_chat_load(swl_chat *c, const char *path, bool *state_kept, swl_error *err);
 
 /* ---- checking against a reference --------------------------------------------------------------------------------- */
 

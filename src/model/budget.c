@@ -1,6 +1,6 @@
 /*
- * budget.c: divides the memory of the process before any of it is taken. What must be there (program, dense weights, one
- * conversation) comes first; then buffers for as long a chunk as is worth it, because each chunk of a prompt reads nearly
+ * budget.c: divides the memory of the process before any of it is taken. What must be there (program, dense weights, the
+ * conversations) comes first; then buffers for as long a chunk as is worth it, because each chunk of a prompt reads nearly
  * every expert once; the rest is the expert pool, between one token's experts per layer and all of them.
  */
 #include <inttypes.h>
@@ -86,6 +86,7 @@ static uint64_t work_bytes(struct swl_model *m, int32_t chunk)
     return swl_work_measure(m);
 }
 
+/* For each of the conversations, whose copies take `mark` bytes together. */
 static int32_t choose_marks(uint64_t room, uint64_t mark)
 {
     uint64_t n = room / MARKS_SHARE / (mark ? mark : 1);
@@ -119,7 +120,7 @@ swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, sw
     int32_t chunk = opt->chunk_tokens, slots = opt->pool_slots;
     swl_memory_plan *p = &m->plan;
     uint64_t row = slot_row_bytes(m), floor_pool = row * (uint64_t)m->config->n_experts_used, fixed, room;
-    uint64_t mark = swl_mark_bytes(m);
+    uint64_t n_sessions = opt->n_sessions > 0 ? (uint64_t)opt->n_sessions : 1, mark = swl_mark_bytes(m) * n_sessions;
     swl_sysmem mem;
     swl_status st = swl_weights_measure(m->ck, &p->dense, err);
 
@@ -132,7 +133,8 @@ swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, sw
     p->ctx_tokens = m->ctx_tokens;
     p->n_experts = m->config->n_experts;
     p->base = base_bytes(m);
-    p->state = state_bytes(m);
+    p->n_sessions = (int32_t)n_sessions;
+    p->state = state_bytes(m) * n_sessions;
     p->pool_all = row * (uint64_t)m->config->n_experts;
     fixed = p->base + p->dense + p->state + p->io;
     p->floor = fixed + mark + work_bytes(m, chunk ? chunk : CHUNK_MIN) + floor_pool;

@@ -9,7 +9,7 @@
 
 void swl_sampling_init(swl_sampling *p)
 {
-    *p = (swl_sampling){.temperature = 0, .top_k = 0, .top_p = 1, .min_p = 0, .seed = 0};
+    *p = (swl_sampling){.top_p = 1, .repetition_penalty = 1, .repeat_last_n = -1};
 }
 
 /* A field between min and max; absent: *out keeps its value. */

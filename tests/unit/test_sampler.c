@@ -13,6 +13,8 @@
 
 #include "base/file.h"
 
+#define SAMPLING(t, k, p, m, s) {.temperature = t, .top_k = k, .top_p = p, .min_p = m, .repetition_penalty = 1, .seed = s}
+
 #define N_MAX 4096
 
 static float logits[N_MAX];
@@ -125,7 +127,7 @@ static void extreme_logits_and_temperatures_give_an_id(void **state)
         for (int filter = 0; filter < 8; filter++) {
             int32_t id;
 
-            p = (swl_sampling){temperatures[i], filter & 1 ? 2 : 0, filter & 2 ? 0.5f : 1, filter & 4 ? 0.1f : 0, 0};
+            p = (swl_sampling)SAMPLING(temperatures[i], filter & 1 ? 2 : 0, filter & 2 ? 0.5f : 1, filter & 4 ? 0.1f : 0, 0);
             id = swl_sample(l, 4, &p, &r, scratch);
             assert_in_range(id, 0, 3);
             if (temperatures[i] <= 1)
@@ -136,8 +138,8 @@ static void extreme_logits_and_temperatures_give_an_id(void **state)
 static void degenerate_filters_keep_the_best(void **state)
 {
     const swl_sampling filters[] = {
-        {1, 1, 1, 0, 0}, {1, 0, 0, 0, 0}, {1, 0, -1, 0, 0}, {1, 0, 1, 1, 0},
-        {1, 0, 1, 2, 0}, {1, 3, 0, 0, 0}, {1, 3, 1, 1, 0},  {1e-20f, 0, 1, 0, 0},
+        SAMPLING(1, 1, 1, 0, 0), SAMPLING(1, 0, 0, 0, 0), SAMPLING(1, 0, -1, 0, 0), SAMPLING(1, 0, 1, 1, 0),
+        SAMPLING(1, 0, 1, 2, 0), SAMPLING(1, 3, 0, 0, 0), SAMPLING(1, 3, 1, 1, 0),  SAMPLING(1e-20f, 0, 1, 0, 0),
     };
     const float l[] = {0, 1, 3, 2};
     swl_rng r;
@@ -247,7 +249,7 @@ static void agrees_with_a_sampler_that_sorts_everything(void **state)
     swl_rng_init(&r, 99);
     for (int round = 0; round < 1500; round++) {
         int32_t n = sizes[noise() % 6];
-        swl_sampling p = {(float)(0.1 + 2 * noise_unit()), 0, 1, 0, 0};
+        swl_sampling p = SAMPLING((float)(0.1 + 2 * noise_unit()), 0, 1, 0, 0);
 
         random_logits(n, round % 3);
         if (noise() & 1)
@@ -269,7 +271,7 @@ static void agrees_with_a_sampler_that_sorts_everything(void **state)
 static void frequencies_follow_the_softmax(void **state)
 {
     enum { N = 8, DRAWS = 40000 };
-    swl_sampling p = {0.8f, 0, 1, 0, 0};
+    swl_sampling p = SAMPLING(0.8f, 0, 1, 0, 0);
     double w[N], sum = 0, chi2 = 0;
     int seen[N] = {0};
     swl_rng r;
@@ -292,7 +294,7 @@ static void frequencies_follow_the_softmax(void **state)
 static void leaves_the_logits_alone_and_repeats(void **state)
 {
     static float copy[N_MAX];
-    swl_sampling p = {1, 40, 0.95f, 0.01f, 0};
+    swl_sampling p = SAMPLING(1, 40, 0.95f, 0.01f, 0);
     swl_rng a, b;
 
     (void)state;
@@ -339,7 +341,7 @@ static void reads_the_published_defaults(void **state)
 
 static void missing_file_keeps_every_field(void **state)
 {
-    swl_sampling p = {0.5f, 3, 0.9f, 0.1f, 4};
+    swl_sampling p = SAMPLING(0.5f, 3, 0.9f, 0.1f, 4);
     swl_error err;
 
     (void)state;
@@ -354,11 +356,11 @@ static void family_advises_where_no_file_does(void **state)
         const char *config;
         swl_sampling want;
     } cases[] = {
-        {"{\"model_type\": \"qwen3_next\"}", {0.7f, 20, 0.8f, 0, 9}},
-        {"{\"model_type\": \"qwen3_5_moe\"}", {1, 20, 0.95f, 0, 9}},
-        {"{\"model_type\": \"qwen3_5_text\"}", {1, 20, 0.95f, 0, 9}},
-        {"{\"model_type\": \"other\"}", {0, 0, 1, 0, 9}},
-        {"{}", {0, 0, 1, 0, 9}},
+        {"{\"model_type\": \"qwen3_next\"}", SAMPLING(0.7f, 20, 0.8f, 0, 9)},
+        {"{\"model_type\": \"qwen3_5_moe\"}", SAMPLING(1, 20, 0.95f, 0, 9)},
+        {"{\"model_type\": \"qwen3_5_text\"}", SAMPLING(1, 20, 0.95f, 0, 9)},
+        {"{\"model_type\": \"other\"}", SAMPLING(0, 0, 1, 0, 9)},
+        {"{}", SAMPLING(0, 0, 1, 0, 9)},
     };
     char path[64];
     swl_sampling p;
@@ -391,7 +393,7 @@ static void bad_fields_are_named_and_change_nothing(void **state)
         {"{\"do_sample\": 1}", "do_sample"},
         {"[]", "object"},
     };
-    swl_sampling p = {0.5f, 3, 0.9f, 0.1f, 4}, before = p;
+    swl_sampling p = SAMPLING(0.5f, 3, 0.9f, 0.1f, 4), before = p;
     swl_error err;
 
     (void)state;

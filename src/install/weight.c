@@ -151,19 +151,14 @@ static swl_status read_source(const swl_converter *cv, const swl_st_tensor *t, u
     return SWL_OK;
 }
 
-static swl_status copy_part(swl_converter *cv, const swl_weight *w, swl_part part, swl_weight_sink sink, void *arg,
-                            swl_error *err)
+static swl_status copy_rows(swl_converter *cv, const swl_weight *w, swl_part part, uint64_t at, uint64_t n,
+                            swl_weight_sink sink, void *arg, swl_error *err)
 {
-    uint64_t total = w->row_bytes[part] * (uint64_t)w->rows, n;
-    swl_status st = reserve(&cv->in, &cv->n_in, total < BLOCK_BYTES ? total : BLOCK_BYTES, err);
+    swl_status st = reserve(&cv->in, &cv->n_in, n, err);
 
-    for (uint64_t at = 0; at < total && !st; at += n) {
-        n = total - at < BLOCK_BYTES ? total - at : BLOCK_BYTES;
+    if (!st)
         st = read_source(cv, w->src[part].t, w->src[part].begin + at, n, err);
-        if (!st)
-            st = sink(arg, part, at, cv->in, n, err);
-    }
-    return st;
+    return st ? st : sink(arg, part, at, cv->in, n, err);
 }
 
 /* Rows [row, row + n) of the source as float32 in cv->f32. */
@@ -293,28 +288,52 @@ static swl_status quantise_one(swl_converter *cv, const swl_weight *w, int64_t r
     return st;
 }
 
-static swl_status quantise(swl_converter *cv, const swl_weight *w, swl_weight_sink sink, void *arg, swl_error *err)
-{
-    uint64_t row_bytes = (uint64_t)(w->cols * swl_dtype_size(w->src[SWL_PART_WEIGHT].t->dtype));
-    int64_t block = row_bytes > BLOCK_BYTES ? 1 : (int64_t)(BLOCK_BYTES / row_bytes), n;
-    swl_status st = SWL_OK;
+/* ---- in steps ------------------------------------------------------------------------------------------------------
+ */
 
-    for (int64_t row = 0; row < w->rows && !st; row += n) {
-        n = w->rows - row < block ? w->rows - row : block;
-        st = quantise_one(cv, w, row, n, sink, arg, err);
-    }
-    return st;
+uint64_t swl_weight_steps(const swl_weight *w, swl_part part, uint64_t *n_bytes)
+{
+    const swl_slice *s = &w->src[part];
+    uint64_t row = w->op == SWL_WEIGHT_COPY ? w->row_bytes[part]
+                                            : (uint64_t)w->cols * (uint64_t)swl_dtype_size(s->t->dtype);
+
+    *n_bytes = row * (uint64_t)w->rows;
+    if (w->op == SWL_WEIGHT_ADD_ONE)
+        return *n_bytes;
+    if (w->op == SWL_WEIGHT_COPY)
+        return *n_bytes < BLOCK_BYTES ? *n_bytes : BLOCK_BYTES;
+    return row > BLOCK_BYTES ? row : BLOCK_BYTES / row * row;
+}
+
+int swl_weight_n_sources(const swl_weight *w)
+{
+    return w->op == SWL_WEIGHT_COPY ? w->n_parts : 1;
+}
+
+swl_status swl_weight_step(swl_converter *cv, const swl_weight *w, swl_part part, uint64_t at, uint64_t n,
+                           swl_weight_sink sink, void *arg, swl_error *err)
+{
+    uint64_t row;
+
+    if (w->op == SWL_WEIGHT_COPY)
+        return copy_rows(cv, w, part, at, n, sink, arg, err);
+    if (w->op == SWL_WEIGHT_ADD_ONE)
+        return add_one(cv, w, sink, arg, err);
+    row = (uint64_t)w->cols * (uint64_t)swl_dtype_size(w->src[SWL_PART_WEIGHT].t->dtype);
+    return quantise_one(cv, w, (int64_t)(at / row), (int64_t)(n / row), sink, arg, err);
 }
 
 swl_status swl_weight_emit(swl_converter *cv, const swl_weight *w, swl_weight_sink sink, void *arg, swl_error *err)
 {
     swl_status st = SWL_OK;
 
-    if (w->op == SWL_WEIGHT_QUANTISE)
-        return quantise(cv, w, sink, arg, err);
-    if (w->op == SWL_WEIGHT_ADD_ONE)
-        return add_one(cv, w, sink, arg, err);
-    for (int p = 0; p < w->n_parts && !st; p++)
-        st = copy_part(cv, w, (swl_part)p, sink, arg, err);
+    for (int part = 0; part < swl_weight_n_sources(w) && !st; part++) {
+        uint64_t total, step = swl_weight_steps(w, (swl_part)part, &total), n;
+
+        for (uint64_t at = 0; at < total && !st; at += n) {
+            n = total - at < step ? total - at : step;
+            st = swl_weight_step(cv, w, (swl_part)part, at, n, sink, arg, err);
+        }
+    }
     return st;
 }

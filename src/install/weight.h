@@ -64,6 +64,16 @@ typedef struct swl_converter {
 } swl_converter;
 
 swl_status swl_weight_emit(swl_converter *cv, const swl_weight *w, swl_weight_sink sink, void *arg, swl_error *err);
+
+/*
+ * The same in steps, for sources whose bytes come one after the other: a weight has one or three sources (src[part]), and
+ * each is taken in steps of so many bytes, the last one shorter. A step needs its own bytes and nothing else, so steps may
+ * come in any order and at any time.
+ */
+int swl_weight_n_sources(const swl_weight *w);
+uint64_t swl_weight_steps(const swl_weight *w, swl_part part, uint64_t *n_bytes); /* of a step; *n_bytes of the source */
+swl_status swl_weight_step(swl_converter *cv, const swl_weight *w, swl_part part, uint64_t at, uint64_t n,
+                           swl_weight_sink sink, void *arg, swl_error *err);
 void swl_converter_deinit(swl_converter *cv);
 
 #endif

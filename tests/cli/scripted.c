@@ -9,7 +9,7 @@
  *   SCRIPT_LOG       file that receives what every generation runs of its prompt as "POSITION TEXT", one a line, newlines
  *                    as "|"
  *
- * What is not here (status names, version) comes from the library itself. The state's position counts as the library's
+ * The chat engine is in scripted_engine.c; what is in neither (status names, version) comes from the library itself. The state's position counts as the library's
  * does: an answer's tokens are in it, the stop token is not.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -106,6 +106,46 @@ const char *swl_tokenizer_token(const swl_tokenizer *t, int32_t id, int32_t *n_b
     return mine->pieces[id];
 }
 
+swl_status swl_tokenizer_decode(const swl_tokenizer *t, const int32_t *ids, int64_t n_ids, bool skip_special, char **text,
+                                size_t *n_bytes, swl_error *err)
+{
+    (void)t;
+    (void)skip_special;
+    *text = malloc((size_t)n_ids + 1);
+    *n_bytes = (size_t)n_ids;
+    for (int64_t i = 0; *text && i < n_ids; i++) {
+        if (ids[i] < 0 || ids[i] > 255) {
+            free(*text);
+            *text = NULL;
+            memset(err, 0, sizeof *err);
+            snprintf(err->message, sizeof err->message, "tokenizer: id %d is no token", (int)ids[i]);
+            return err->code = SWL_E_ARG;
+        }
+        (*text)[i] = (char)ids[i];
+    }
+    if (*text)
+        (*text)[n_ids] = 0;
+    return *text ? SWL_OK : SWL_E_NOMEM;
+}
+
+bool swl_tokenizer_is_special(const swl_tokenizer *t, int32_t id)
+{
+    (void)t;
+    return id >= 1000;
+}
+
+int32_t swl_tokenizer_n_tokens(const swl_tokenizer *t)
+{
+    (void)t;
+    return 256;
+}
+
+bool swl_tokenizer_is_stop(const swl_tokenizer *t, int32_t id)
+{
+    (void)t;
+    return id >= 1000;
+}
+
 int32_t swl_tokenizer_special(const swl_tokenizer *t, const char *content)
 {
     (void)t;
@@ -125,6 +165,8 @@ swl_status swl_memory_plan_make(swl_memory_plan *out, const swl_model_options *o
     memset(out, 0, sizeof *out);
     out->limit = opt->memory_bytes ? opt->memory_bytes : 1000000000;
     out->n_experts = 16;
+    out->n_sessions = opt->n_sessions > 0 ? opt->n_sessions : 1;
+    out->ctx_tokens = opt->ctx_tokens ? opt->ctx_tokens : 4096;
     out->pool_slots = 8;
     if (opt->pool_bytes && opt->pool_bytes / (out->limit / 10) < 8)
         out->pool_slots = opt->pool_bytes / (out->limit / 10) ? (int32_t)(opt->pool_bytes / (out->limit / 10)) : 1;

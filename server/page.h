@@ -1,0 +1,24 @@
+/*
+ * page.h: the chat page's files as they lie in the program. server/page.c holds them when the page was built with the
+ * program, and otherwise one page that says how to get it.
+ */
+#ifndef SERVER_PAGE_H
+#define SERVER_PAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct swl_page_file {
+    const char *path;          /* as in the URL: "/", "/assets/main-1a2b3c4d.js" */
+    const char *content_type;
+    const char *cache_control; /* "no-cache", or "public, max-age=31536000, immutable" where the name has a hash */
+    const void *bytes;
+    size_t n_bytes;
+    const void *gzip;          /* NULL: there is no compressed copy */
+    size_t n_gzip;
+} swl_page_file;
+
+/* By the decoded path of the URL, without its query. NULL: no such file. Static storage. */
+const swl_page_file *swl_page_find(const char *path);
+
+#endif

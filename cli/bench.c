@@ -16,6 +16,8 @@
 #include "format.h"
 #include "interrupt.h"
 #include "output.h"
+#include "places.h"
+#include "values.h"
 
 enum { LEAVE_FREE_GB = 15, FITTED_TOKENS = 8192, BATCH_MAX = 64 };
 
@@ -23,7 +25,7 @@ typedef struct bench {
     bench_setup s;
     bench_format format;
     int_list prompts, tokens, depths, batches;
-    char container[1024]; /* of --synthetic */
+    char container[PLACE_PATH_MAX]; /* of --synthetic */
     swl_routes routes;
     swl_route_log *log;   /* replayed; NULL: `routes` says it */
     swl_model *model;
@@ -123,42 +125,27 @@ static bool on_progress(void *arg, uint64_t done, uint64_t total)
     return !interrupt_asked();
 }
 
-/* Creates the folders of a path, without its last component. */
-static void make_parents(const char *path)
-{
-    char dir[1024];
-
-    for (const char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
-        snprintf(dir, sizeof dir, "%.*s", (int)(p - path), path);
-        mkdir(dir, 0777);
-    }
-}
-
 /* --output, else the cache folder. */
 static swl_status name_container(bench *b, swl_error *err)
 {
     const arguments *a = b->s.a;
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"), *kind = opt_on(a, OPT_IN_MEMORY) ? "-dense" : "";
-    char folder[512];
-    int n;
+    char name[256];
+    swl_status st;
 
     if (opt_text(a, OPT_OUTPUT)) {
-        n = snprintf(b->container, sizeof b->container, "%s", opt_text(a, OPT_OUTPUT));
-        return n < (int)sizeof b->container ? SWL_OK : fail(err, SWL_E_ARG, "--output is too long");
+        if (snprintf(b->container, sizeof b->container, "%s", opt_text(a, OPT_OUTPUT)) >= (int)sizeof b->container)
+            return fail(err, SWL_E_ARG, "--output is too long");
+        return SWL_OK;
     }
-    if (cache && *cache)
-        n = snprintf(folder, sizeof folder, "%s/swiftlet", cache);
-    else
-        n = snprintf(folder, sizeof folder, "%s/.cache/swiftlet", home ? home : ".");
-    if (n >= (int)sizeof folder)
-        return fail(err, SWL_E_ARG, "the name of the cache folder is too long; give --output");
-    n = snprintf(b->container, sizeof b->container, "%s/%s%s.qpack", folder, opt_text(a, OPT_SYNTHETIC), kind);
-    if (n >= (int)sizeof b->container)
+    if (snprintf(name, sizeof name, "%s%s.qpack", opt_text(a, OPT_SYNTHETIC), opt_on(a, OPT_IN_MEMORY) ? "-dense" : "") >=
+        (int)sizeof name)
         return fail(err, SWL_E_ARG, "--synthetic is too long");
-    for (char *p = b->container + strlen(folder) + 1; *p; p++) /* "qwen3.6-35b/8" */
+    for (char *p = name; *p; p++) /* "qwen3.6-35b/8" */
         *p = *p == '/' ? '-' : *p;
-    make_parents(b->container);
-    return SWL_OK;
+    st = place_path(b->container, PLACE_CACHE, name, err);
+    if (!st)
+        place_make_parents(b->container);
+    return st;
 }
 
 static swl_status make_container(bench *b, swl_error *err)

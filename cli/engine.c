@@ -1,37 +1,121 @@
 /* engine.c: opening models, and choosing the sampling. */
+#define _XOPEN_SOURCE 700
 #include "engine.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "format.h"
+#include "models.h"
 #include "output.h"
 
-const char *model_dir(const arguments *a, int *n_used)
-{
-    const option_value *v = &a->values[OPT_MODEL];
-    bool by_operand = v->origin != FROM_OPTION && a->n_operands > 0;
-
-    *n_used = by_operand ? 1 : 0;
-    return by_operand ? a->operands[0] : v->text;
-}
-
-static swl_status check_dir(const char *dir, swl_error *err)
+static bool is_folder(const char *path)
 {
     struct stat sb;
 
-    if (!stat(dir, &sb) && S_ISDIR(sb.st_mode))
-        return SWL_OK;
-    fail(err, SWL_E_NOT_FOUND, "there is no model directory %s; name a .qpack container or a checkpoint's directory", dir);
+    return !stat(path, &sb) && S_ISDIR(sb.st_mode);
+}
+
+/* The only installed model; NULL when there are none or several. */
+static const char *only_model(void)
+{
+    static char path[PLACE_PATH_MAX];
+    int n;
+    char **names = model_names(&n);
+    swl_error ignored;
+    const char *found = n == 1 && !model_by_name(path, names[0], &ignored) ? path : NULL;
+
+    model_names_free(names, n);
+    return found;
+}
+
+const char *model_dir(const arguments *a, int *n_used)
+{
+    static char path[PLACE_PATH_MAX];
+    const option_value *v = &a->values[OPT_MODEL];
+    bool by_operand = v->origin < FROM_OPTION && a->n_operands > 0;
+    const char *typed = by_operand ? a->operands[0] : v->text;
+    swl_error ignored;
+
+    *n_used = by_operand ? 1 : 0;
+    if (!typed)
+        return only_model();
+    return !is_folder(typed) && !model_by_name(path, typed, &ignored) ? path : typed;
+}
+
+/* No model was named, and there is not exactly one. */
+static swl_status which_model(swl_error *err)
+{
+    char list[512] = "";
+    int n;
+    char **names = model_names(&n);
+
+    for (int i = 0; i < n; i++) {
+        size_t used = strlen(list);
+
+        snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", names[i]);
+    }
+    model_names_free(names, n);
+    if (n)
+        return fail(err, SWL_E_ARG, "several models are installed; name one: %s", list);
+    return fail(err, SWL_E_NOT_FOUND, "no model is installed; name a model's directory, or get one with \"swiftlet pull ORG/NAME\"");
+}
+
+/* Why there is no such model, and what to do about it. */
+static swl_status no_model(const char *dir, swl_error *err)
+{
+    char path[PLACE_PATH_MAX];
+    const char *slash = strchr(dir, '/');
+
+    if (!model_by_name(path, dir, err) || strstr(err->message, "several"))
+        return SWL_E_NOT_FOUND;
+    if (slash && slash > dir && slash[1] && !strchr(slash + 1, '/'))
+        fail(err, SWL_E_NOT_FOUND, "there is no model directory %s, and no model of that name is installed; get it with "
+             "\"swiftlet pull %s\"", dir, dir);
+    else
+        fail(err, SWL_E_NOT_FOUND, "there is no model directory %s, and no model of that name is installed; name a .qpack "
+             "container or a checkpoint's directory", dir);
     snprintf(err->file, sizeof err->file, "%s", dir);
     return SWL_E_NOT_FOUND;
 }
 
+swl_status model_check(const char *dir, swl_error *err)
+{
+    if (!dir)
+        return which_model(err);
+    return is_folder(dir) ? SWL_OK : no_model(dir, err);
+}
+
+/* Where a probe of the drive leaves what it found: a file for each container, by name and place. */
+static const char *probe_file(const char *dir)
+{
+    static char path[PLACE_PATH_MAX];
+    char real[PATH_MAX], name[96];
+    const char *base;
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    swl_error ignored;
+
+    if (!realpath(dir, real))
+        return NULL;
+    for (const char *p = real; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    base = strrchr(real, '/');
+    snprintf(name, sizeof name, "drives/%.60s-%08x", base ? base + 1 : real, hash);
+    if (place_path(path, PLACE_CACHE, name, &ignored))
+        return NULL;
+    place_make_parents(path);
+    return path;
+}
+
 swl_status model_options(swl_model_options *o, const arguments *a, const char *dir, swl_error *err)
 {
-    swl_status st = check_dir(dir, err);
+    const char *direct = opt_text(a, OPT_DIRECT), *io = opt_text(a, OPT_IO);
+
+    swl_status st = model_check(dir, err);
 
     if (st)
         return st;
@@ -45,6 +129,13 @@ swl_status model_options(swl_model_options *o, const arguments *a, const char *d
         o->pool_bytes = (uint64_t)(a->values[OPT_CACHE_GB].real * 1e9);
     o->exact = opt_on(a, OPT_EXACT);
     o->cpu_level = opt_text(a, OPT_CPU_MASK);
+    o->io = strcmp(io, "auto") ? io : NULL;
+    o->io_direct = !strcmp(direct, "on") - !strcmp(direct, "off");
+    o->io_depth = opt_int(a, OPT_IO_DEPTH);
+    o->io_cache = probe_file(dir);
+    o->lookahead = opt_int(a, OPT_LOOKAHEAD);
+    o->cache_policy = opt_text(a, OPT_CACHE_POLICY);
+    o->no_checksums = !opt_on(a, OPT_CHECKSUMS);
     return SWL_OK;
 }
 
@@ -145,25 +236,31 @@ static uint64_t random_seed(void)
     return seed;
 }
 
-static bool any_sampling_option(const arguments *a)
+/* FROM_BUILTIN when there is none. */
+static option_origin strongest_sampling_option(const arguments *a)
 {
     static const option_id ids[] = {OPT_TEMP, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P, OPT_SEED};
+    option_origin strongest = FROM_BUILTIN;
 
     for (int i = 0; i < 5; i++) {
-        if (a->values[ids[i]].set)
-            return true;
+        const option_value *v = &a->values[ids[i]];
+
+        if (v->set && v->origin > strongest)
+            strongest = v->origin;
     }
-    return false;
+    return strongest;
 }
 
 swl_status sampling_from(swl_sampling *p, const arguments *a, const char *dir, bool greedy_unless_asked,
                          swl_error *err)
 {
+    option_origin asked;
     swl_status st;
 
     swl_sampling_init(p);
     p->seed = a->values[OPT_SEED].set ? a->values[OPT_SEED].seed : random_seed();
-    if (opt_on(a, OPT_GREEDY) || (greedy_unless_asked && !any_sampling_option(a)))
+    asked = strongest_sampling_option(a);
+    if (opt_on(a, OPT_GREEDY) ? a->values[OPT_GREEDY].origin >= asked : greedy_unless_asked && asked == FROM_BUILTIN)
         return SWL_OK;
     p->temperature = 1; /* for models that publish nothing */
     st = swl_sampling_load(p, dir, err);

@@ -12,11 +12,15 @@ typedef struct engine {
     swl_model_info info;
 } engine;
 
-/* The model's directory, and in *n_used how many operands named it (0 or 1). --model is stronger than an operand, an
- * operand than SWIFTLET_MODEL. */
+/* The model's directory, and in *n_used how many operands named it (0 or 1). --model is stronger than an operand, an operand
+ * than SWIFTLET_MODEL. Names of installed models become their directory; what is neither stays as it was typed. Without any
+ * name it is the only installed model, or NULL. Static storage. */
 const char *model_dir(const arguments *a, int *n_used);
 
-/* What the options ask of the library. SWL_E_NOT_FOUND when there is no such directory. */
+/* Is there such a directory? SWL_E_NOT_FOUND says what to do; SWL_E_ARG when dir is NULL and several models are installed. */
+swl_status model_check(const char *dir, swl_error *err);
+
+/* What the options ask of the library, after model_check. */
 swl_status model_options(swl_model_options *o, const arguments *a, const char *dir, swl_error *err);
 
 swl_status engine_open(engine *e, const arguments *a, bool needs_tokenizer, swl_error *err);

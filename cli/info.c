@@ -1,5 +1,6 @@
 /* info.c: swiftlet info MODEL. */
 #include "commands.h"
+#include "config.h"
 #include "engine.h"
 #include "format.h"
 #include "output.h"
@@ -138,7 +139,13 @@ swl_status run_info(const arguments *a, swl_error *err)
 {
     swl_memory_plan plans[N_PLANS] = {0};
     engine e = {0};
-    swl_status st = make_plans(plans, a, err);
+    int n_used;
+    const char *dir = model_dir(a, &n_used);
+    swl_status st;
+
+    if (opt_on(a, OPT_CONFIG))
+        return config_report(a, n_used || a->values[OPT_MODEL].set ? dir : NULL, err);
+    st = make_plans(plans, a, err);
 
     if (!st)
         st = engine_describe(&e, a, err);

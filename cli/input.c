@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "output.h"
+#include "values.h"
 
 /* Bytes of the character at p, 0 when it is not well-formed (overlong, surrogate, above U+10FFFF, cut off). */
 static size_t utf8_length(const unsigned char *p, size_t n)

@@ -67,11 +67,12 @@ static bool wants_json(int argc, char **argv)
 static swl_status check_operands(const arguments *a, swl_error *err)
 {
     const command *c = &commands[a->command];
-    int by_option = a->values[OPT_MODEL].set ? 1 : 0;
+    bool takes_model = option_rows[OPT_MODEL].commands & 1u << a->command;
+    int by_option = a->values[OPT_MODEL].set || (takes_model && c->n_min == 1); /* or it is the only one there is */
 
     if (a->n_operands + by_option < c->n_min)
         return fail(err, SWL_E_ARG, "too few operands; usage: swiftlet %s %s [OPTION...]", c->name, c->operands);
-    if (c->n_max >= 0 && a->n_operands > c->n_max - (a->values[OPT_MODEL].origin == FROM_OPTION ? 1 : 0))
+    if (c->n_max >= 0 && a->n_operands > c->n_max - (a->values[OPT_MODEL].origin >= FROM_OPTION))
         return fail(err, SWL_E_ARG, "\"%s\" is one operand too many; usage: swiftlet %s %s [OPTION...]",
                     a->operands[a->n_operands - 1], c->name, c->operands);
     return SWL_OK;
@@ -87,6 +88,10 @@ static swl_status run(command_id id, int argc, char **argv, bool *verbose, swl_e
         return fail(err, SWL_E_NOMEM, "out of memory");
     st = options_parse(&a, id, argc, argv, operands, err);
     *verbose = opt_on(&a, OPT_VERBOSE);
+    if (!st)
+        st = out_setup(opt_text(&a, OPT_COLOR), opt_text(&a, OPT_LOG), opt_on(&a, OPT_LOG_JSON), err);
+    if (!st && !opt_on(&a, OPT_QUIET))
+        options_check_file();
     if (!st && opt_on(&a, OPT_HELP)) {
         help_command(stdout, id);
     } else {

@@ -1,8 +1,8 @@
 /*
  * options.h: the one table of options, and what a command line means by it.
  *
- * A value comes from the command line, else from the environment (SWIFTLET_<NAME>, for rows that allow it), else it is
- * the built-in one. Help is printed from the same rows. Needs nothing but libc; tells faults by swl_error.
+ * A value comes from the command line, else (for rows that allow it) from the environment as SWIFTLET_<NAME>, else from the
+ * config file, else it is the built-in one. Help, man pages, completion and "info --config" are made of the same rows.
  */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
@@ -19,12 +19,13 @@ typedef enum command_id {
 typedef enum option_id {
     OPT_PROMPT, OPT_FILE, OPT_IDS, OPT_CHAT, OPT_SYSTEM, OPT_SAVE_STATE, OPT_LOAD_STATE,
     OPT_MAX_TOKENS, OPT_TEMP, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P, OPT_SEED, OPT_GREEDY, OPT_STOP,
-    OPT_MODEL, OPT_MEMORY, OPT_CTX, OPT_THREADS, OPT_CPU_MASK, OPT_PREFILL_CHUNK, OPT_EXACT,
+    OPT_MODEL, OPT_MEMORY, OPT_CTX, OPT_THREADS, OPT_DEVICE, OPT_CPU_MASK, OPT_PREFILL_CHUNK, OPT_EXACT, OPT_IO, OPT_DIRECT,
+    OPT_IO_DEPTH, OPT_LOOKAHEAD, OPT_CACHE_POLICY, OPT_CHECKSUMS,
     OPT_SOURCE, OPT_OUTPUT, OPT_BITS, OPT_GROUP, OPT_REPLACE,
     OPT_SYNTHETIC, OPT_IN_MEMORY, OPT_BENCH_PROMPT, OPT_BENCH_TOKENS, OPT_DEPTH, OPT_BATCH, OPT_REPEAT, OPT_ROUTES,
     OPT_RECORD_ROUTES, OPT_SLOTS, OPT_PROFILE, OPT_DRIVE, OPT_FORMAT, OPT_COMPARE,
-    OPT_TOLERANCE, OPT_AGAINST_EXACT, OPT_LICENSES,
-    OPT_JSON, OPT_STATS, OPT_QUIET, OPT_VERBOSE, OPT_HELP,
+    OPT_TOLERANCE, OPT_AGAINST_EXACT, OPT_LICENSES, OPT_CONFIG,
+    OPT_JSON, OPT_STATS, OPT_QUIET, OPT_VERBOSE, OPT_COLOR, OPT_LOG, OPT_LOG_JSON, OPT_HELP,
     OPT_MAX_NEW, OPT_CACHE_GB, OPT_GPU, OPT_LAZY, /* spellings of the Swift program */
     OPT_COUNT
 } option_id;
@@ -35,22 +36,25 @@ typedef enum option_type {
     TYPE_REAL,
     TYPE_SEED,   /* 0 to 2^63-1 */
     TYPE_SIZE,   /* bytes: 512M, 4G, 1.5GiB; units are powers of 1024 */
+    TYPE_DURATION, /* seconds in `real`: 30, 30s, 5m; within min and max */
+    TYPE_CHOICE, /* one of those in value_name, "a|b|c" */
     TYPE_TEXT,
     TYPE_LIST    /* text, may be repeated */
 } option_type;
 
-typedef enum option_origin { FROM_BUILTIN, FROM_ENVIRONMENT, FROM_OPTION } option_origin;
+/* The later, the stronger. */
+typedef enum option_origin { FROM_BUILTIN, FROM_FILE, FROM_ENVIRONMENT, FROM_OPTION, FROM_TYPED } option_origin;
 
 typedef struct option_row {
     const char *name;
     char short_name;         /* 0: none */
     option_type type;
     const char *group;       /* heading in --help */
-    const char *value_name;  /* "N", "FILE"; NULL for switches */
+    const char *value_name;  /* "N", "a|b|c"; FILE, DIR and MODEL are completed as such; NULL for switches */
     const char *builtin;     /* default, written as on the command line; NULL: unset */
     const char *builtin_help;/* what --help says the default is when `builtin` does not; NULL: nothing */
     double min, max;         /* of TYPE_INT and TYPE_REAL, both allowed */
-    bool environment;
+    bool environment;        /* may also be set in the environment and in the config file */
     uint32_t commands;       /* bit 1 << command_id */
     option_id same_as;       /* another spelling of that option; OPT_COUNT: its own */
     const char *help;
@@ -58,17 +62,20 @@ typedef struct option_row {
 
 extern const option_row option_rows[OPT_COUNT];
 
+#define EVERY_COMMAND ((1u << CMD_COUNT) - 1)
+
 #define LIST_MAX 16
 
 typedef struct option_value {
     option_origin origin;
+    int line;                /* FROM_FILE */
     bool set;                /* has a value at all */
     bool on;                 /* TYPE_SWITCH */
     int64_t number;          /* TYPE_INT */
     uint64_t seed;
     uint64_t size;           /* TYPE_SIZE, in bytes */
     double real;
-    const char *text;        /* as written; borrowed from argv or the environment */
+    const char *text;        /* as written; borrowed from argv, the environment or the config file */
     const char *list[LIST_MAX];
     int n_list;
 } option_value;
@@ -84,14 +91,19 @@ typedef struct arguments {
 swl_status options_parse(arguments *a, command_id id, int argc, char **argv, const char **operands,
                          swl_error *err);
 
-/* The options of one command by group, with defaults. */
-void options_help(FILE *f, command_id of);
+/* Converts and stores one value; `shown` is how messages call the place that the text came from. The text is borrowed. */
+swl_status option_store(arguments *a, option_id id, const char *text, option_origin origin, const char *shown,
+                        swl_error *err);
+
+/* The option of that name (of n bytes) that one of the commands has; OPT_COUNT: none. */
+option_id option_find(const char *name, size_t n, uint32_t commands);
+void option_environment_name(char dst[64], option_id id);
+
+/* Notes on lines of the config file that say nothing to any command. */
+void options_check_file(void);
 
 /* The name in names[0..n) that is nearest to a mistyped one; NULL when none is near. */
 const char *nearest_name(const char *typed, const char *const *names, int n);
-
-/* Whole decimal numbers; false when the text is anything else. */
-bool parse_int(const char *text, int64_t *out);
 
 static inline bool opt_on(const arguments *a, option_id id)
 {

@@ -16,6 +16,50 @@
 
 static int write_errno; /* of the first write to standard output that failed */
 static bool progress_shown;
+static bool colors;
+static FILE *log_file;
+static bool log_is_json;
+
+static bool has_text(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text && *text;
+}
+
+/* The option decides; then CLICOLOR_FORCE, NO_COLOR, and whether a terminal that can do it is there. */
+static bool want_colors(const char *color)
+{
+    const char *term = getenv("TERM"), *force = getenv("CLICOLOR_FORCE");
+
+    if (color && strcmp(color, "auto"))
+        return !strcmp(color, "always");
+    if (force && *force && strcmp(force, "0"))
+        return true;
+    return !has_text("NO_COLOR") && stderr_is_terminal() && term && strcmp(term, "dumb");
+}
+
+swl_status out_setup(const char *color, const char *log, bool log_json, swl_error *err)
+{
+    colors = want_colors(color);
+    log_is_json = log_json;
+    if (!log)
+        return SWL_OK;
+    log_file = fopen(log, "ae");
+    if (log_file)
+        return SWL_OK;
+    fail(err, SWL_E_IO, "cannot write the log %s: %s", log, strerror(errno));
+    err->os_errno = errno;
+    snprintf(err->file, sizeof err->file, "%s", log);
+    return SWL_E_IO;
+}
+
+const char *out_style(style s)
+{
+    static const char *const codes[] = {"\033[0m", "\033[2m", "\033[1m", "\033[31m"};
+
+    return colors ? codes[s] : "";
+}
 
 swl_status fail(swl_error *err, swl_status code, const char *format, ...)
 {
@@ -101,6 +145,36 @@ static void escaped(void (*put)(const char *p, size_t n), const char *text, size
     put(text + begin, n - begin);
 }
 
+static void log_bytes(const char *p, size_t n)
+{
+    fwrite(p, 1, n, log_file);
+}
+
+static void log_line(const char *level, const char *text)
+{
+    char when[32];
+    time_t now = time(NULL);
+    struct tm t;
+    json_t *o;
+
+    if (!log_file)
+        return;
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &t));
+    if (log_is_json) {
+        o = json_object();
+        json_object_set_new(o, "time", json_string(when));
+        json_object_set_new(o, "level", json_string(level));
+        json_object_set_new(o, "message", out_string(text));
+        json_dumpf(o, log_file, JSON_COMPACT);
+        json_decref(o);
+    } else {
+        fprintf(log_file, "%s %s ", when, level);
+        escaped(log_bytes, text, strlen(text));
+    }
+    fputc('\n', log_file);
+    fflush(log_file);
+}
+
 void out_text(const char *text, size_t n_bytes)
 {
     if (!n_bytes)
@@ -184,21 +258,30 @@ swl_status out_finish(swl_error *err)
     return err->code;
 }
 
-void note(const char *format, ...)
+static void say(const char *level, style s, const char *line)
 {
-    char line[4096]; /* longer than any message of the library */
-    va_list ap;
-
     progress_clear();
-    fputs("swiftlet: ", stderr);
-    va_start(ap, format);
-    vsnprintf(line, sizeof line, format, ap);
-    va_end(ap);
+    if (s)
+        fprintf(stderr, "%sswiftlet:%s ", out_style(s), out_style(STYLE_NONE));
+    else
+        fputs("swiftlet: ", stderr);
     if (stderr_is_terminal()) /* names out of a model's files may hold anything */
         escaped(err_bytes, line, strlen(line));
     else
         fputs(line, stderr);
     fputc('\n', stderr);
+    log_line(level, line);
+}
+
+void note(const char *format, ...)
+{
+    char line[4096]; /* longer than any message of the library */
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(line, sizeof line, format, ap);
+    va_end(ap);
+    say("note", STYLE_NONE, line);
 }
 
 static json_t *error_object(const swl_error *err)
@@ -215,11 +298,14 @@ static json_t *error_object(const swl_error *err)
 
 void report_error(const swl_error *err, bool json, bool verbose)
 {
+    const char *text = err->code == SWL_E_CANCELLED ? "stopped" : err->message;
+
     if (json) {
+        log_line("error", text);
         out_json(error_object(err));
         return;
     }
-    note("%s", err->code == SWL_E_CANCELLED ? "stopped" : err->message);
+    say("error", STYLE_ERROR, text);
     if (err->file[0] && !strstr(err->message, err->file))
         note("the file is %s", err->file);
     if (verbose)

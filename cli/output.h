@@ -10,6 +10,13 @@
 
 #include <swiftlet/swiftlet.h>
 
+/* --color (NULL: auto), --log (NULL: none), --log-json: before anything else here, and also without ever being called. */
+swl_status out_setup(const char *color, const char *log, bool log_json, swl_error *err);
+
+/* Escape sequences for standard error, "" where there are to be no colours. */
+typedef enum style { STYLE_NONE, STYLE_DIM, STYLE_BOLD, STYLE_ERROR } style;
+const char *out_style(style s);
+
 /* Fills err and returns code. */
 swl_status fail(swl_error *err, swl_status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -32,7 +39,7 @@ json_t *out_real(double x);
 /* Everything has reached its place, or why it has not. */
 swl_status out_finish(swl_error *err);
 
-/* One line on standard error, "swiftlet: ..." */
+/* One line on standard error, "swiftlet: ...", and in the log. */
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The error as text, or as {"version":1,"error":{...}} on standard output. */
 void report_error(const swl_error *err, bool json, bool verbose);

@@ -95,6 +95,8 @@ swl_status run_tokenize(const arguments *a, swl_error *err)
     swl_status st = text_operand(first < a->n_operands ? a->operands[first] : NULL, &text, &n, err);
 
     if (!st)
+        st = model_check(dir, err);
+    if (!st)
         st = swl_tokenizer_open(&t, dir, err);
     if (!st)
         st = swl_tokenizer_encode(t, text, n, 0, &ids, &n_ids, err);

@@ -5,15 +5,20 @@ import pty
 import select
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 import unittest
 
 
+HOME = tempfile.TemporaryDirectory(prefix="swiftlet-home-")
+
+
 def environment(**more):
-    """Without settings of whoever runs the tests."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("SWIFTLET_", "SCRIPT_"))}
-    return {**env, "LC_ALL": "C.UTF-8", "TERM": "xterm", **more}
+    """Without settings of whoever runs the tests, and with folders of their own. None takes a variable away."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("SWIFTLET_", "SCRIPT_", "NO_COLOR", "CLICOLOR"))}
+    env = {**env, "LC_ALL": "C.UTF-8", "TERM": "xterm", "SWIFTLET_HOME": HOME.name, **more}
+    return {k: v for k, v in env.items() if v is not None}
 
 
 def run(program, *arguments, stdin=b"", **env):

@@ -125,7 +125,7 @@ class Usage(unittest.TestCase):
                 self.fails("is", "bench", MODEL, option, value)
 
     def test_operands_are_counted(self):
-        self.fails("too few operands", "info")
+        self.fails("too few operands", "eval", MODEL)
         self.fails("one operand too many", "info", MODEL, "extra")
         self.fails("one operand too many", "info", "-m", MODEL, "extra")
         self.fails("too few operands", "verify", MODEL)

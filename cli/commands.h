@@ -24,6 +24,7 @@ swl_status run_eval(const arguments *a, swl_error *err);
 swl_status run_info(const arguments *a, swl_error *err);
 swl_status run_bench(const arguments *a, swl_error *err);
 swl_status run_tokenize(const arguments *a, swl_error *err);
+swl_status run_completion(const arguments *a, swl_error *err);
 swl_status run_help(const arguments *a, swl_error *err);
 swl_status run_version(const arguments *a, swl_error *err);
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "manual.h"
 #include "output.h"
 
 void help_overview(FILE *f)
@@ -81,7 +82,7 @@ static void help_options(FILE *f, command_id of)
     for (int id = 0; id < OPT_COUNT; id++) {
         const option_row *row = &option_rows[id];
 
-        if (!(row->commands & 1u << of))
+        if (!row->group || !(row->commands & 1u << of))
             continue;
         if (row->group != group)
             fprintf(f, "\n%s:\n", row->group);
@@ -108,6 +109,8 @@ swl_status run_help(const arguments *a, swl_error *err)
 {
     command_id id;
 
+    if (opt_text(a, OPT_MAN))
+        return manual_write(opt_text(a, OPT_MAN), err);
     if (!a->n_operands) {
         help_list(stdout);
         return SWL_OK;

@@ -32,6 +32,9 @@ const command commands[CMD_COUNT] = {
     [CMD_TOKENIZE] = {"tokenize", NULL, "MODEL [TEXT]", 1, 2, "show the tokens of a text (or of standard input)",
                       {"tokenize models/demo.qpack \"Hello there\"", "tokenize models/demo.qpack --json < story.txt"},
                       run_tokenize},
+    [CMD_COMPLETION] = {"completion", NULL, "bash|zsh|fish", 0, -1, "print a script that completes commands in a shell",
+                        {"completion bash > ~/.local/share/bash-completion/completions/swiftlet",
+                         "completion fish > ~/.config/fish/completions/swiftlet.fish"}, run_completion},
     [CMD_HELP] = {"help", NULL, "[COMMAND]", 0, 1, "explain a command", {"help", "help chat"}, run_help},
     [CMD_VERSION] = {"version", NULL, "", 0, 0, "version and licences", {"version", "version --licenses"}, run_version},
 };

@@ -126,7 +126,7 @@ const option_row option_rows[OPT_COUNT] = {
                       "licences of this program and of the libraries that it uses"},
     [OPT_CONFIG] = {"config", 0, TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, false, C(INFO), OPT_COUNT,
                     "every setting with its value and where it comes from, and the folders that are used"},
-    [OPT_JSON] = {"json", 0, TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, true, EVERY & ~C(HELP), OPT_COUNT,
+    [OPT_JSON] = {"json", 0, TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, true, EVERY & ~(C(HELP) | C(COMPLETION)), OPT_COUNT,
                   "print one JSON object instead of text"},
     [OPT_STATS] = {"stats", 0, TYPE_SWITCH, OUTPUT, NULL, NULL, "on at a terminal", 0, 0, true, ANSWERING, OPT_COUNT,
                    "print speed and memory figures on standard error after an answer"},
@@ -151,5 +151,9 @@ const option_row option_rows[OPT_COUNT] = {
                  "the same as --device auto"},
     [OPT_LAZY] = {"lazy", 0, TYPE_SWITCH, COMPATIBLE, NULL, "off", NULL, 0, 0, false, ANSWERING, OPT_COUNT,
                   "no effect: weights are always read when needed"},
+
+    [OPT_MAN] = {"man", 0, TYPE_TEXT, NULL, "DIR", NULL, NULL, 0, 0, false, C(HELP), OPT_COUNT, "write the man pages there"},
+    [OPT_WORDS] = {"words", 0, TYPE_SWITCH, NULL, NULL, "off", NULL, 0, 0, false, C(COMPLETION), OPT_COUNT,
+                   "what can stand at the end of the operands"},
 };
 /* clang-format on */

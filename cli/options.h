@@ -12,7 +12,7 @@
 #include <swiftlet/swiftlet.h>
 
 typedef enum command_id {
-    CMD_CHAT, CMD_GENERATE, CMD_REPACK, CMD_VERIFY, CMD_EVAL, CMD_INFO, CMD_BENCH, CMD_TOKENIZE, CMD_HELP, CMD_VERSION, CMD_COUNT
+    CMD_CHAT, CMD_GENERATE, CMD_REPACK, CMD_VERIFY, CMD_EVAL, CMD_INFO, CMD_BENCH, CMD_TOKENIZE, CMD_COMPLETION, CMD_HELP, CMD_VERSION, CMD_COUNT
 } command_id;
 
 /* Their order is the order in --help. */
@@ -27,6 +27,7 @@ typedef enum option_id {
     OPT_TOLERANCE, OPT_AGAINST_EXACT, OPT_LICENSES, OPT_CONFIG,
     OPT_JSON, OPT_STATS, OPT_QUIET, OPT_VERBOSE, OPT_COLOR, OPT_LOG, OPT_LOG_JSON, OPT_HELP,
     OPT_MAX_NEW, OPT_CACHE_GB, OPT_GPU, OPT_LAZY, /* spellings of the Swift program */
+    OPT_MAN, OPT_WORDS, /* for the build and for shells */
     OPT_COUNT
 } option_id;
 
@@ -49,7 +50,7 @@ typedef struct option_row {
     const char *name;
     char short_name;         /* 0: none */
     option_type type;
-    const char *group;       /* heading in --help */
+    const char *group;       /* heading in --help; NULL: not shown */
     const char *value_name;  /* "N", "a|b|c"; FILE, DIR and MODEL are completed as such; NULL for switches */
     const char *builtin;     /* default, written as on the command line; NULL: unset */
     const char *builtin_help;/* what --help says the default is when `builtin` does not; NULL: nothing */
@@ -97,6 +98,7 @@ swl_status option_store(arguments *a, option_id id, const char *text, option_ori
 
 /* The option of that name (of n bytes) that one of the commands has; OPT_COUNT: none. */
 option_id option_find(const char *name, size_t n, uint32_t commands);
+option_id option_find_short(char name, uint32_t commands);
 void option_environment_name(char dst[64], option_id id);
 
 /* Notes on lines of the config file that say nothing to any command. */

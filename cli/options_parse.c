@@ -313,7 +313,7 @@ static swl_status parse_long(arguments *a, cursor *c, swl_error *err)
     return unknown_option(a, arg, n, err);
 }
 
-static option_id find_short(char name, uint32_t of)
+option_id option_find_short(char name, uint32_t of)
 {
     for (int id = 0; id < OPT_COUNT; id++) {
         if (option_rows[id].short_name == name && (option_rows[id].commands & of))
@@ -328,7 +328,7 @@ static swl_status parse_short(arguments *a, cursor *c, swl_error *err)
     const char *arg = c->argv[c->at];
 
     for (const char *p = arg + 1; *p; p++) {
-        option_id id = find_short(*p, 1u << a->command);
+        option_id id = option_find_short(*p, 1u << a->command);
         swl_status st;
 
         if (id == OPT_COUNT)

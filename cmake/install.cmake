@@ -34,4 +34,23 @@ if(TARGET swiftlet_cli)
         install(CODE "file(CREATE_LINK swiftlet
             \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/${name}\" SYMBOLIC)")
     endforeach()
+
+    # Man pages and completions come from the program's own tables; a foreign program cannot be asked.
+    if(NOT CMAKE_CROSSCOMPILING)
+        set(pages ${CMAKE_CURRENT_BINARY_DIR}/pages)
+        add_custom_command(OUTPUT ${pages}/stamp DEPENDS swiftlet_cli VERBATIM
+            COMMAND ${CMAKE_COMMAND} -E rm -rf ${pages}
+            COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}/man
+            COMMAND ${CMAKE_COMMAND} -E env SWIFTLET_HOME=${pages} $<TARGET_FILE:swiftlet_cli> help --man ${pages}/man
+            COMMAND swiftlet_cli completion bash > ${pages}/bash
+            COMMAND swiftlet_cli completion zsh > ${pages}/zsh
+            COMMAND swiftlet_cli completion fish > ${pages}/fish
+            COMMAND ${CMAKE_COMMAND} -E touch ${pages}/stamp)
+        add_custom_target(swiftlet_pages ALL DEPENDS ${pages}/stamp)
+        install(DIRECTORY ${pages}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 FILES_MATCHING PATTERN "*.1")
+        install(DIRECTORY ${pages}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man5 FILES_MATCHING PATTERN "*.5")
+        install(FILES ${pages}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME swiftlet)
+        install(FILES ${pages}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _swiftlet)
+        install(FILES ${pages}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME swiftlet.fish)
+    endif()
 endif()

@@ -14,6 +14,10 @@ done
 version=$("$prefix/bin/swiftlet" version)
 "$prefix/bin/swiftlet-repack" --help | grep -q 'usage: swiftlet repack'
 
+for page in man/man1/swiftlet.1 man/man1/swiftlet-chat.1 man/man5/swiftlet-config.5 bash-completion/completions/swiftlet; do
+    [ -s "$prefix/share/$page" ] || { echo "share/$page is missing"; exit 1; }
+done
+
 cat >"$work/client.c" <<'C'
 #include <stdio.h>
 #include <swiftlet/swiftlet.h>

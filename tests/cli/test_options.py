@@ -16,7 +16,7 @@ import harness
 
 PROGRAM = sys.argv.pop(1)
 MODEL = tempfile.mkdtemp(prefix="swiftlet-test-")  # the scripted engine reads nothing from it
-COMMANDS = ["chat", "generate", "repack", "verify", "eval", "info", "bench", "tokenize", "help", "version"]
+COMMANDS = ["chat", "generate", "repack", "verify", "eval", "info", "bench", "tokenize", "completion", "help", "version"]
 
 # swl_status: exit code, as cli-web.md section 4 has them
 STATUS = {1: 1, 2: 2, 3: 4, 4: 4, 5: 3, 6: 3, 7: 6, 8: 1, 9: 5, 10: 130, 11: 1}

@@ -29,7 +29,7 @@ swl_status swl_dialect_refuse_foreign(const swl_checkpoint *c, swl_error *err);
 swl_status swl_dialect_find_prefix(swl_checkpoint *c, swl_error *err);
 /* The shape of conv1d.weight tells MLX's conventions ([C,4,1], norms hold 1+w) from Hugging Face's ([C,1,4]). */
 swl_status swl_dialect_norms(const swl_checkpoint *c, bool *one_plus_w, swl_error *err);
-/* Fails: `what` has scales but no biases, which is a mode of MLX other than affine; config.json knows its name. */
+/* Fails: `what` has scales but no biases, in a shape that no mode of MLX known here has; config.json knows its name. */
 swl_status swl_dialect_refuse_mode(const char *dir, const char *path, const char *what, swl_error *err);
 
 /* ---- experts.c -------------------------------------------------------------------------------------------------- */

@@ -77,16 +77,6 @@ static swl_status refuse_form(const swl_checkpoint *c, const swl_st_tensor *t, c
                        path, t->name, swl_dtype_name(t->dtype), what);
 }
 
-/* "a.b.scales" -> "a.b.biases" in the same set */
-static bool has_biases(const swl_st *s, const char *scales)
-{
-    char name[512];
-    size_t n = strlen(scales) - strlen("scales");
-
-    return n + sizeof "biases" <= sizeof name &&
-           (memcpy(name, scales, n), memcpy(name + n, "biases", sizeof "biases"), swl_st_find(s, name));
-}
-
 swl_status swl_dialect_refuse_foreign(const swl_checkpoint *c, swl_error *err)
 {
     const swl_st *s = c->dense;
@@ -97,12 +87,6 @@ swl_status swl_dialect_refuse_foreign(const swl_checkpoint *c, swl_error *err)
 
         if (what)
             return refuse_form(c, t, what, err);
-    }
-    for (int32_t i = 0; i < swl_st_count(s); i++) {
-        const swl_st_tensor *t = swl_st_at(s, i);
-
-        if (ends_with(t->name, ".scales") && !swl_dialect_ignores(t->name) && !has_biases(s, t->name))
-            return swl_dialect_refuse_mode(c->dir, swl_st_path(s, t->file), t->name, err);
     }
     return SWL_OK;
 }
@@ -133,7 +117,7 @@ swl_status swl_dialect_refuse_mode(const char *dir, const char *path, const char
     quant_mode(dir, mode, sizeof mode);
     return swl_fail_at(err, SWL_E_UNSUPPORTED, path, -1,
                        "%s: %s has scales but no biases: quantisation mode \"%s\" of config.json is not supported, "
-                       "expected affine",
+                       "expected affine, mxfp4, mxfp8 or nvfp4",
                        path, what, mode[0] ? mode : "(not stated)");
 }
 

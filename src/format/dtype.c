@@ -101,14 +101,41 @@ uint16_t swl_f32_to_bf16(float f)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
+/* Exponent 4 bits (bias 7), mantissa 3: moved to where float32 has them and scaled by the difference of the biases. */
+static inline float widen_e4m3(uint8_t b)
+{
+    float f = from_bits((uint32_t)(b & 0x7f) << 20) * from_bits(UINT32_C(247) << 23);
+
+    return from_bits(((b & 0x7f) == 0x7f ? UINT32_C(0x7fc00000) : to_bits(f)) | (uint32_t)(b & 0x80) << 24);
+}
+
+static inline float widen_e8m0(uint8_t b)
+{
+    return from_bits(b == 255 ? UINT32_C(0x7fc00000) : b ? (uint32_t)b << 23 : UINT32_C(1) << 22);
+}
+
+static void widen_bytes(swl_dtype t, const uint8_t *p, float *dst, int64_t n)
+{
+    int64_t i;
+
+    if (t == SWL_DT_F8_E4M3)
+        for (i = 0; i < n; i++)
+            dst[i] = widen_e4m3(p[i]);
+    else
+        for (i = 0; i < n; i++)
+            dst[i] = widen_e8m0(p[i]);
+}
+
 void swl_dtype_to_f32(swl_dtype t, const void *src, float *dst, int64_t n)
 {
     const uint8_t *p = src;
     uint16_t h;
     int64_t i;
 
-    assert(t == SWL_DT_F32 || t == SWL_DT_F16 || t == SWL_DT_BF16);
-    if (t == SWL_DT_F32) {
+    assert(t == SWL_DT_F32 || t == SWL_DT_F16 || t == SWL_DT_BF16 || t == SWL_DT_F8_E4M3 || t == SWL_DT_F8_E8M0);
+    if (t == SWL_DT_F8_E4M3 || t == SWL_DT_F8_E8M0) {
+        widen_bytes(t, p, dst, n);
+    } else if (t == SWL_DT_F32) {
         if (n > 0)
             memcpy(dst, src, (size_t)n * sizeof *dst);
     } else if (t == SWL_DT_F16) {

@@ -90,20 +90,34 @@ static swl_status check_affine(const proj_at *at, const swl_section *w, const sw
     return SWL_OK;
 }
 
+/* Scales without biases: a codebook, or a mode that config.json knows and we do not. */
+static swl_status check_codebook(const proj_at *at, const swl_section *w, const swl_section *s)
+{
+    int32_t rows = proj_rows(at->config, at->proj), group;
+    char what[64];
+
+    if ((w->dtype != SWL_DT_U32 && w->dtype != SWL_DT_I32) || w->shape[0] != rows)
+        return bad_section(at, w, "U32 words");
+    if (s->shape[0] != rows)
+        return bad_section(at, s, "one row of scales per row of weights");
+    if (swl_codebook_from_shapes(s->dtype, w->shape[1], s->shape[1], proj_cols(at->config, at->proj), &group))
+        return SWL_OK;
+    snprintf(what, sizeof what, "layer %" PRId32 ", %s", at->layer, swl_proj_names[at->proj]);
+    return swl_dialect_refuse_mode(at->dir, at->path, what, at->err);
+}
+
 static swl_status check_proj(const proj_at *at, const swl_expert_layout *l)
 {
     const swl_section *w = swl_experts_section(l, at->proj, SWL_PART_WEIGHT);
     const swl_section *s = swl_experts_section(l, at->proj, SWL_PART_SCALES);
     const swl_section *b = swl_experts_section(l, at->proj, SWL_PART_BIASES);
-    char what[64];
 
     if (!w || (b && !s))
         return swl_fail_at(at->err, SWL_E_CORRUPT, at->path, -1, "%s: layer %" PRId32 ": %s.%s is missing", at->path,
                            at->layer, swl_proj_names[at->proj], w ? "scales" : "weight");
     if (!s)
         return check_plain(at, w);
-    snprintf(what, sizeof what, "layer %" PRId32 ", %s", at->layer, swl_proj_names[at->proj]);
-    return b ? check_affine(at, w, s, b) : swl_dialect_refuse_mode(at->dir, at->path, what, at->err);
+    return b ? check_affine(at, w, s, b) : check_codebook(at, w, s);
 }
 
 swl_status swl_experts_check(const swl_expert_layout *l, const swl_config *c, int32_t layer, const char *dir,
@@ -124,6 +138,7 @@ void swl_expert_matrix(const swl_checkpoint *c, int32_t layer, swl_proj proj, co
     const swl_expert_layout *l = &c->experts[layer];
     const swl_section *w = swl_experts_section(l, proj, SWL_PART_WEIGHT);
     const swl_section *s = swl_experts_section(l, proj, SWL_PART_SCALES);
+    const swl_section *b = swl_experts_section(l, proj, SWL_PART_BIASES);
     int32_t bits = 0;
 
     *out = (swl_matrix){.rows = proj_rows(&c->config, proj), .cols = proj_cols(&c->config, proj)};
@@ -132,11 +147,16 @@ void swl_expert_matrix(const swl_checkpoint *c, int32_t layer, swl_proj proj, co
         out->type = swl_wtype_plain(w->dtype);
         return;
     }
+    out->scales = slot + s->offset;
+    if (!b) {
+        out->type = swl_codebook_from_shapes(s->dtype, w->shape[1], s->shape[1], out->cols, &out->group);
+        out->sdtype = swl_codebook_sdtype(out->type, s->dtype);
+        return;
+    }
     swl_affine_from_shapes(w->shape[1], s->shape[1], out->cols, &bits, &out->group);
     out->type = swl_wtype_affine(bits);
     out->sdtype = s->dtype;
-    out->scales = slot + s->offset;
-    out->biases = slot + swl_experts_section(l, proj, SWL_PART_BIASES)->offset;
+    out->biases = slot + b->offset;
 }
 
 /* ---- from tensors ----------------------------------------------------------------------------------------------- */

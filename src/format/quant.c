@@ -142,17 +142,66 @@ static void dequant_bf16(const swl_matrix *m, int32_t row, int32_t col, int32_t 
     widen(SWL_DT_BF16, m, row, col, n, dst);
 }
 
+/* ---- codebooks ---- */
+
+/* clang-format off */
+static const int32_t book_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; /* halves */
+static const int32_t book_nl4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+/* E4M3 in units of 2^-9, its subnormal step. 0x7F, which is no number and is not produced, goes on as 480. */
+#define V(e, m) (((8 + (m)) << ((e) ? (e) - 1 : 0)) - ((e) ? 0 : 8))
+#define R(s, e) s V(e, 0), s V(e, 1), s V(e, 2), s V(e, 3), s V(e, 4), s V(e, 5), s V(e, 6), s V(e, 7)
+static const int32_t book_e4m3[256] = {
+    R(+, 0), R(+, 1), R(+, 2), R(+, 3), R(+, 4), R(+, 5), R(+, 6), R(+, 7),
+    R(+, 8), R(+, 9), R(+, 10), R(+, 11), R(+, 12), R(+, 13), R(+, 14), R(+, 15),
+    R(-, 0), R(-, 1), R(-, 2), R(-, 3), R(-, 4), R(-, 5), R(-, 6), R(-, 7),
+    R(-, 8), R(-, 9), R(-, 10), R(-, 11), R(-, 12), R(-, 13), R(-, 14), R(-, 15),
+};
+#undef R
+#undef V
+/* clang-format on */
+
+float swl_matrix_scale(const swl_matrix *m, int64_t i)
+{
+    float f = scale_at(m->sdtype, m->scales, i);
+
+    return ldexpf(f, -swl_wtype_get(m->type)->shift);
+}
+
+static void dequant_book(const swl_matrix *m, int32_t row, int32_t col, int32_t n, float *dst)
+{
+    const swl_wtype_info *info = swl_wtype_get(m->type);
+    const uint8_t *p = m->data + ((int64_t)row * m->cols + col) / RUN * info->bits;
+    int64_t row_groups = (int64_t)row * (m->cols / m->group);
+    float scale = 0;
+    uint8_t q[RUN];
+    int32_t i, k;
+
+    assert(col % 32 == 0 && m->cols % m->group == 0);
+    for (i = 0; i < n; i += RUN, p += info->bits) {
+        if (i == 0 || (col + i) % m->group == 0)
+            scale = swl_matrix_scale(m, row_groups + (col + i) / m->group);
+        unpack_run(p, info->bits, q);
+        for (k = 0; k < RUN && i + k < n; k++)
+            dst[i + k] = (float)info->book[q[k]] * scale;
+    }
+}
+
 /* clang-format off */
 static const swl_wtype_info formats[SWL_W_COUNT] = {
-    [SWL_W_F32]  = {"f32",          32, false, dequant_f32},
-    [SWL_W_F16]  = {"f16",          16, false, dequant_f16},
-    [SWL_W_BF16] = {"bf16",         16, false, dequant_bf16},
-    [SWL_W_A2]   = {"affine 2-bit",  2, true,  dequant_a2},
-    [SWL_W_A3]   = {"affine 3-bit",  3, true,  dequant_a3},
-    [SWL_W_A4]   = {"affine 4-bit",  4, true,  dequant_a4},
-    [SWL_W_A5]   = {"affine 5-bit",  5, true,  dequant_a5},
-    [SWL_W_A6]   = {"affine 6-bit",  6, true,  dequant_a6},
-    [SWL_W_A8]   = {"affine 8-bit",  8, true,  dequant_a8},
+    [SWL_W_F32]  = {"f32", 32, false, NULL, 0, dequant_f32},
+    [SWL_W_F16]  = {"f16", 16, false, NULL, 0, dequant_f16},
+    [SWL_W_BF16] = {"bf16", 16, false, NULL, 0, dequant_bf16},
+    [SWL_W_A2]   = {"affine 2-bit", 2, true, NULL, 0, dequant_a2},
+    [SWL_W_A3]   = {"affine 3-bit", 3, true, NULL, 0, dequant_a3},
+    [SWL_W_A4]   = {"affine 4-bit", 4, true, NULL, 0, dequant_a4},
+    [SWL_W_A5]   = {"affine 5-bit", 5, true, NULL, 0, dequant_a5},
+    [SWL_W_A6]   = {"affine 6-bit", 6, true, NULL, 0, dequant_a6},
+    [SWL_W_A8]   = {"affine 8-bit", 8, true, NULL, 0, dequant_a8},
+    [SWL_W_MXFP4] = {"mxfp4", 4, false, book_e2m1, 1, dequant_book},
+    [SWL_W_NVFP4] = {"nvfp4", 4, false, book_e2m1, 1, dequant_book},
+    [SWL_W_NL4]   = {"non-linear 4-bit", 4, false, book_nl4, 0, dequant_book},
+    [SWL_W_MXFP8] = {"mxfp8", 8, false, book_e4m3, 9, dequant_book},
 };
 /* clang-format on */
 
@@ -202,6 +251,30 @@ bool swl_affine_from_shapes(int64_t words, int64_t n_scales, int64_t cols, int32
     *bits = (int32_t)b;
     *group = (int32_t)g;
     return true;
+}
+
+swl_dtype swl_codebook_sdtype(swl_wtype t, swl_dtype stored)
+{
+    return t == SWL_W_NL4 ? stored : t == SWL_W_NVFP4 ? SWL_DT_F8_E4M3 : SWL_DT_F8_E8M0;
+}
+
+swl_wtype swl_codebook_from_shapes(swl_dtype t, int64_t words, int64_t n_scales, int64_t cols, int32_t *group)
+{
+    int64_t bits, g;
+
+    if (words <= 0 || n_scales <= 0 || cols <= 0 || words > INT32_MAX || cols > INT32_MAX || 32 * words % cols ||
+        cols % n_scales)
+        return SWL_W_NONE;
+    bits = 32 * words / cols;
+    g = cols / n_scales;
+    *group = (int32_t)g;
+    if (bits == 4 && g == 32 && swl_wtype_plain(t) != SWL_W_NONE)
+        return SWL_W_NL4;
+    if (bits == 4 && g == 32 && (t == SWL_DT_U8 || t == SWL_DT_F8_E8M0))
+        return SWL_W_MXFP4;
+    if (bits == 8 && g == 32 && (t == SWL_DT_U8 || t == SWL_DT_F8_E8M0))
+        return SWL_W_MXFP8;
+    return bits == 4 && g == 16 && (t == SWL_DT_U8 || t == SWL_DT_F8_E4M3) ? SWL_W_NVFP4 : SWL_W_NONE;
 }
 
 /* Eight running extremes side by side: one comparison per element in any order the compiler likes. */

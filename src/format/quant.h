@@ -10,6 +10,7 @@
 typedef enum swl_wtype {
     SWL_W_NONE, SWL_W_F32, SWL_W_F16, SWL_W_BF16,
     SWL_W_A2, SWL_W_A3, SWL_W_A4, SWL_W_A5, SWL_W_A6, SWL_W_A8, /* MLX affine: value = scale * q + bias */
+    SWL_W_MXFP4, SWL_W_NVFP4, SWL_W_NL4, SWL_W_MXFP8,           /* codebooks: value = scale * book[q] */
     SWL_W_COUNT
 } swl_wtype;
 
@@ -19,6 +20,9 @@ typedef enum swl_wtype {
  *   affine: data    rows x (cols * bits / 8) bytes, each row one little-endian bit stream, element i in bits
  *                   [i*bits, (i+1)*bits)
  *           scales, biases    rows x (cols / group) of sdtype (F32, F16 or BF16)
+ *   codebook: data as affine
+ *           scales    rows x (cols / group): one byte for MXFP4 and MXFP8 (E8M0, group 32) and NVFP4 (E4M3, group 16);
+ *                     F32, F16 or BF16 for NL4 (group 32), the non-linear four bits of GGUF; biases NULL
  *   else:   data    rows x cols of the type; scales and biases NULL, group 0
  */
 typedef struct swl_matrix {
@@ -32,7 +36,10 @@ typedef struct swl_wtype_info {
     const char *name;      /* "affine 4-bit", "bf16" */
     int32_t bits;          /* per element, without scales */
     bool affine;
-    /* n elements of row `row` from column `col` (a multiple of 32), exactly fmaf(scale, q, bias) for affine. */
+    const int32_t *book;   /* of codebook formats: what each code stands for, in units of 2^-shift; else NULL */
+    int32_t shift;
+    /* n elements of row `row` from column `col` (a multiple of 32): fmaf(scale, q, bias) for affine, and for codebooks
+     * book[q] times swl_matrix_scale, which is exact unless NL4 has F32 scales. */
     void (*dequant)(const swl_matrix *m, int32_t row, int32_t col, int32_t n, float *dst);
 } swl_wtype_info;
 
@@ -42,6 +49,14 @@ swl_wtype swl_wtype_plain(swl_dtype t);             /* F32, F16, BF16; else SWL_
 
 int64_t swl_matrix_row_bytes(const swl_matrix *m);  /* of data */
 void swl_matrix_row_f32(const swl_matrix *m, int32_t row, float *dst); /* the whole row */
+
+/* Codebook formats: 2^-shift times scale number i of the matrix. */
+float swl_matrix_scale(const swl_matrix *m, int64_t i);
+
+/* The codebook format that a .weight of `words` 32-bit words and n_scales .scales of type t for `cols` inputs have when
+ * there are no .biases; U8 stands for the byte that the format has. SWL_W_NONE when there is none. */
+swl_wtype swl_codebook_from_shapes(swl_dtype t, int64_t words, int64_t n_scales, int64_t cols, int32_t *group);
+swl_dtype swl_codebook_sdtype(swl_wtype t, swl_dtype stored); /* what `stored` scales are in a swl_matrix */
 
 /* What the shapes of .weight [.., words] and .scales [.., n_scales] say for `cols` inputs: bits = 32 * words / cols,
  * group = cols / n_scales. False when they are not integers or no format has them. */

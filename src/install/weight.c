@@ -57,13 +57,36 @@ static swl_status plain_matrix(swl_weight *w, swl_weight_rule rule, swl_error *e
     return SWL_OK;
 }
 
+/* Scales without biases: the codebook formats, whose bytes are moved. */
+static swl_status codebook_matrix(swl_weight *w, swl_error *err)
+{
+    const swl_slice *q = &w->src[SWL_PART_WEIGHT], *s = &w->src[SWL_PART_SCALES];
+
+    if (q->t->dtype != SWL_DT_U32 && q->t->dtype != SWL_DT_I32)
+        return swl_fail(err, SWL_E_UNSUPPORTED, "tensor %s is %s, expected packed U32 words beside its scales",
+                        q->t->name, swl_dtype_name(q->t->dtype));
+    if (!swl_codebook_from_shapes(s->t->dtype, q->width, s->width, w->cols, &w->group))
+        return swl_fail(err, SWL_E_UNSUPPORTED,
+                        "tensor %s (%s) has no biases beside it, and %" PRId64 " words with %" PRId64 " scales per row of "
+                        "%" PRId64 " inputs are neither mxfp4 nor mxfp8 nor nvfp4",
+                        s->t->name, swl_dtype_name(s->t->dtype), q->width, s->width, w->cols);
+    if (q->rows != w->rows)
+        return bad_shape(q, w->rows, q->width, err);
+    if (s->rows != w->rows)
+        return bad_shape(s, w->rows, s->width, err);
+    w->op = SWL_WEIGHT_COPY;
+    w->n_parts = 2;
+    set_part(w, SWL_PART_WEIGHT, SWL_DT_U32, q->width);
+    set_part(w, SWL_PART_SCALES, s->t->dtype, s->width);
+    return SWL_OK;
+}
+
 static swl_status affine_matrix(swl_weight *w, swl_error *err)
 {
     const swl_slice *q = &w->src[SWL_PART_WEIGHT], *s = &w->src[SWL_PART_SCALES], *b = &w->src[SWL_PART_BIASES];
 
     if (!b->t)
-        return swl_fail(err, SWL_E_UNSUPPORTED,
-                        "tensor %s has no biases beside it; only MLX's affine mode is supported", s->t->name);
+        return codebook_matrix(w, err);
     if (q->t->dtype != SWL_DT_U32 && q->t->dtype != SWL_DT_I32)
         return swl_fail(err, SWL_E_UNSUPPORTED, "tensor %s is %s, expected packed U32 words beside its scales",
                         q->t->name, swl_dtype_name(q->t->dtype));

@@ -24,9 +24,9 @@ typedef struct swl_slice {
 typedef struct swl_weight {
     swl_weight_op op;
     int64_t rows, cols;                 /* the matrix that is meant; a vector has one row */
-    int32_t n_parts;                    /* 1, or 3 for affine */
-    int32_t bits, group;                /* of an affine result, else 0 */
-    swl_slice src[SWL_PART_COUNT];      /* as many as the source has: 1 or 3 */
+    int32_t n_parts;                    /* 1, 2 for codebooks, or 3 for affine */
+    int32_t bits, group;                /* of an affine result, else 0; codebooks have a group and no bits */
+    swl_slice src[SWL_PART_COUNT];      /* as many as the source has: 1, 2 or 3 */
     swl_dtype dtype[SWL_PART_COUNT];    /* of the result */
     int64_t width[SWL_PART_COUNT];      /* elements of dtype in a row of the result */
     uint64_t row_bytes[SWL_PART_COUNT]; /* of the result */
@@ -66,7 +66,7 @@ typedef struct swl_converter {
 swl_status swl_weight_emit(swl_converter *cv, const swl_weight *w, swl_weight_sink sink, void *arg, swl_error *err);
 
 /*
- * The same in steps, for sources whose bytes come one after the other: a weight has one or three sources (src[part]), and
+ * The same in steps, for sources whose bytes come one after the other: a weight has one to three sources (src[part]), and
  * each is taken in steps of so many bytes, the last one shorter. A step needs its own bytes and nothing else, so steps may
  * come in any order and at any time.
  */

@@ -43,7 +43,9 @@ typedef struct swl_act {
  *
  * matmul_q (affine formats), units of u = min(group, 64) columns: with isum = sum of the unit's activations,
  *   lane = unit mod 16:  lane = fma((float)idot, scale_w * scale_x, lane);  lane = fma(bias_w, scale_x * (float)isum, lane)
- * matmul_f (all formats), per column: lane = fma(w, x, lane) with w the exact value, for affine fmaf(scale, q, bias).
+ * matmul_q (codebooks), units of one group: idot = sum of book[code] * q, exact in 32 bits; scale_w = swl_matrix_scale:
+ *   lane = unit mod 16:  lane = fma((float)idot, scale_w * scale_x, lane)
+ * matmul_f (all formats), per column: lane = fma(w, x, lane) with w as swl_wtype_info.dequant gives it.
  */
 typedef void swl_matmul_fn(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                            int32_t n_tok, float *out, int64_t ldo);

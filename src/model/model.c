@@ -248,7 +248,7 @@ static void expert_info(const swl_model *m, swl_model_info *o)
     o->checksums = e->crc32c != NULL;
     o->pool_bytes = m->plan.pool;
     o->pool_slots = m->plan.pool_slots;
-    if (swl_wtype_get(gate.type)->affine)
+    if (gate.group)
         snprintf(o->expert_format, sizeof o->expert_format, "%s, group %d", swl_wtype_get(gate.type)->name, gate.group);
     else
         snprintf(o->expert_format, sizeof o->expert_format, "%s", swl_wtype_get(gate.type)->name);

@@ -132,6 +132,27 @@ static swl_status load_part(loader *ld, const swl_st_tensor *t, const uint8_t **
     return ld->measure ? SWL_OK : read_tensor(ld, t, p);
 }
 
+/* Scales without biases. */
+static swl_status load_codebook(loader *ld, const swl_st_tensor *t, const swl_st_tensor *s, int32_t rows, int32_t cols,
+                                swl_matrix *m)
+{
+    swl_wtype type = SWL_W_NONE;
+    int32_t group = 0;
+    swl_status st;
+
+    if ((t->dtype == SWL_DT_U32 || t->dtype == SWL_DT_I32) && has_shape(t, rows, -1) && has_shape(s, rows, -1))
+        type = swl_codebook_from_shapes(s->dtype, t->shape[t->n_dims - 1], s->shape[s->n_dims - 1], cols, &group);
+    if (type == SWL_W_NONE)
+        return swl_fail_at(ld->err, SWL_E_UNSUPPORTED, swl_st_path(ld->ck->dense, t->file), -1,
+                           "tensor \"%s\" has scales (%s) but no biases, and its shape is not that of mxfp4, mxfp8, nvfp4 "
+                           "or non-linear 4-bit weights",
+                           t->name, swl_dtype_name(s->dtype));
+    *m = (swl_matrix){.type = type, .sdtype = swl_codebook_sdtype(type, s->dtype), .rows = rows, .cols = cols};
+    m->group = group;
+    st = load_part(ld, t, &m->data);
+    return st ? st : load_part(ld, s, &m->scales);
+}
+
 static swl_status load_affine(loader *ld, const swl_st_tensor *t, const swl_st_tensor *s, const swl_st_tensor *b,
                               int32_t rows, int32_t cols, swl_matrix *m)
 {
@@ -140,8 +161,7 @@ static swl_status load_affine(loader *ld, const swl_st_tensor *t, const swl_st_t
     swl_status st;
 
     if (!b)
-        return swl_fail_at(ld->err, SWL_E_UNSUPPORTED, swl_st_path(ld->ck->dense, t->file), -1,
-                           "tensor \"%s\" has scales but no biases: a quantisation mode that is not affine", t->name);
+        return load_codebook(ld, t, s, rows, cols, m);
     if ((t->dtype != SWL_DT_U32 && t->dtype != SWL_DT_I32) || !has_shape(t, rows, -1) || !has_shape(s, rows, -1) ||
         !swl_affine_from_shapes(t->shape[t->n_dims - 1], s->shape[s->n_dims - 1], cols, &bits, &group)) {
         snprintf(expected, sizeof expected, "U32 words of a [%d, %d] matrix with 2, 3, 4, 5, 6 or 8 bits", rows, cols);

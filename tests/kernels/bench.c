@@ -175,11 +175,14 @@ static uint8_t *fill_matrix(swl_matrix *w, int64_t *n_bytes)
 
 static void start(matmul_run *r, swl_matmul_fn *fn, swl_wtype type, int32_t rows, int32_t cols, int32_t n_tok)
 {
-    bool affine = swl_wtype_get(type)->affine;
+    const swl_wtype_info *info = swl_wtype_get(type);
+    int32_t group = info->book ? (type == SWL_W_NVFP4 ? 16 : 32) : info->affine ? 64 : 0;
 
     mem_reset();
     *r = (matmul_run){.fn = fn, .n_tok = n_tok};
-    r->w = (swl_matrix){.type = type, .rows = rows, .cols = cols, .sdtype = SWL_DT_BF16, .group = affine ? 64 : 0};
+    r->w = (swl_matrix){.type = type, .rows = rows, .cols = cols, .sdtype = SWL_DT_BF16, .group = group};
+    if (info->book)
+        r->w.sdtype = swl_codebook_sdtype(type, SWL_DT_F16);
     r->a = random_act(cols, n_tok, false);
     r->out = swl_big_alloc((uint64_t)rows * (uint64_t)n_tok * 4);
 }

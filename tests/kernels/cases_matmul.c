@@ -29,6 +29,20 @@ static const uint8_t *random_scales(const matmul_shape *s, float magnitude, bool
     return p;
 }
 
+/* Scales of codebooks, for values of the size of weights; now and then the smallest and largest that there are. */
+static const uint8_t *random_byte_scales(const matmul_shape *s, bool extreme)
+{
+    int64_t n = (int64_t)s->rows * (s->cols / s->group), i;
+    uint8_t *p = mem_take((size_t)n, (size_t)PICK(0, 1, 2));
+
+    for (i = 0; i < n; i++)
+        if (s->sdtype == SWL_DT_F8_E8M0)
+            p[i] = (uint8_t)(extreme && rng_next() % 4 == 0 ? PICK(0, 1, 2, 9, 10, 160) : rng_range(115, 124));
+        else
+            p[i] = (uint8_t)(extreme && rng_next() % 4 == 0 ? PICK(0, 1, 7, 8, 0x7e, 0xfe) : rng_range(0, 0x3f));
+    return p;
+}
+
 /* Plain formats: any bit pattern that is a finite number. */
 static void random_plain(swl_wtype t, uint8_t *p, int64_t n)
 {
@@ -46,7 +60,7 @@ swl_matrix random_matrix(const matmul_shape *s, bool extreme)
     uint8_t *data = mem_take((size_t)n, (size_t)PICK(0, 1, 3, 8));
 
     m.data = data;
-    if (!swl_wtype_get(s->type)->affine) {
+    if (!s->group) {
         random_plain(s->type, data, (int64_t)s->rows * s->cols);
         return m;
     }
@@ -56,7 +70,9 @@ swl_matrix random_matrix(const matmul_shape *s, bool extreme)
         data[i] = (uint8_t)rng_next();
     m.sdtype = s->sdtype;
     m.group = s->group;
-    m.scales = random_scales(s, 0.05f, extreme);
+    m.scales = swl_dtype_size(s->sdtype) == 1 ? random_byte_scales(s, extreme) : random_scales(s, 0.05f, extreme);
+    if (!swl_wtype_get(s->type)->affine)
+        return m;
     m.biases = random_scales(s, 0.4f, extreme);
     return m;
 }
@@ -153,10 +169,21 @@ static bool matmul_case(any_fn *ref, any_fn *fn, matmul_shape *s)
     return twins_equal(&out, "out");
 }
 
+static bool book_case(any_fn *ref, any_fn *fn, int32_t type)
+{
+    matmul_shape s = {.type = (swl_wtype)type, .group = type == SWL_W_NVFP4 ? 16 : 32};
+
+    s.sdtype = swl_codebook_sdtype(s.type, (swl_dtype)PICK(SWL_DT_F16, SWL_DT_F16, SWL_DT_F32, SWL_DT_BF16));
+    s.cols = random_cols(s.group);
+    return matmul_case(ref, fn, &s);
+}
+
 static bool affine_case(any_fn *ref, any_fn *fn, int32_t type)
 {
     matmul_shape s = {.type = (swl_wtype)type, .group = PICK(64, 64, 64, 16, 32, 128)};
 
+    if (swl_wtype_get(s.type)->book)
+        return book_case(ref, fn, type);
     s.sdtype = (swl_dtype)PICK(SWL_DT_BF16, SWL_DT_BF16, SWL_DT_F16, SWL_DT_F32);
     s.cols = random_cols(s.group);
     return matmul_case(ref, fn, &s);
@@ -166,7 +193,7 @@ static bool float_case(any_fn *ref, any_fn *fn, int32_t type)
 {
     matmul_shape s = {.type = (swl_wtype)type};
 
-    if (swl_wtype_get(s.type)->affine)
+    if (swl_wtype_get(s.type)->affine || swl_wtype_get(s.type)->book)
         return affine_case(ref, fn, type);
     s.cols = rng_next() & 1 ? random_cols(64) : random_cols(1);
     return matmul_case(ref, fn, &s);

@@ -195,6 +195,8 @@ static int32_t type_of(const char *slot)
         [SWL_W_F32] = "[SWL_W_F32]", [SWL_W_F16] = "[SWL_W_F16]", [SWL_W_BF16] = "[SWL_W_BF16]",
         [SWL_W_A2] = "[SWL_W_A2]",   [SWL_W_A3] = "[SWL_W_A3]",   [SWL_W_A4] = "[SWL_W_A4]",
         [SWL_W_A5] = "[SWL_W_A5]",   [SWL_W_A6] = "[SWL_W_A6]",   [SWL_W_A8] = "[SWL_W_A8]",
+        [SWL_W_MXFP4] = "[SWL_W_MXFP4]", [SWL_W_NVFP4] = "[SWL_W_NVFP4]", [SWL_W_NL4] = "[SWL_W_NL4]",
+        [SWL_W_MXFP8] = "[SWL_W_MXFP8]",
     };
     int32_t t;
 

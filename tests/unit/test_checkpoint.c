@@ -865,7 +865,7 @@ static void checks_stacked_tensors(void **state)
     mlx_with(SWITCH "up_proj.scales", NULL, 0, 0, 0);
     refuses(SWL_E_CORRUPT, "model.safetensors", "layer 0: up_proj.scales is missing");
     mlx_with(SWITCH "up_proj.biases", NULL, 0, 0, 0);
-    refuses(SWL_E_UNSUPPORTED, "model.safetensors", SWITCH "up_proj.scales has scales but no biases");
+    refuses(SWL_E_UNSUPPORTED, "model.safetensors", "layer 0, up_proj has scales but no biases");
     mlx_with(SWITCH "up_proj.weight", "U32", EXPERTS + 1, WIDTH, 16);
     refuses(SWL_E_CORRUPT, "model.safetensors", "[9, 64, ...], expected [8, 64, ...]");
     mlx_with(SWITCH "up_proj.weight", "U32", EXPERTS, WIDTH, 15);

@@ -349,9 +349,60 @@ static void nonsense_input_stays_in_its_group(void **state)
     }
 }
 
+/* Words, scales and values as MLX made them, in its modes without biases: every value to the bit. */
+static void codebooks_mean_what_mlx_says(void **state)
+{
+    static const struct {
+        const char *name;
+        swl_wtype type;
+    } modes[] = {{"mxfp4", SWL_W_MXFP4},         {"mxfp8", SWL_W_MXFP8},         {"nvfp4", SWL_W_NVFP4},
+                 {"mxfp4.all", SWL_W_MXFP4}, {"mxfp8.all", SWL_W_MXFP8}, {"nvfp4.all", SWL_W_NVFP4}};
+    static const char *const parts[] = {"weight", "scales", "value"};
+    swl_st *s;
+
+    (void)state;
+    assert_int_equal(swl_st_open(&s, SWL_TEST_DATA "/fixtures/quant/mlx_codebooks.safetensors", NULL), SWL_OK);
+    for (size_t k = 0; k < sizeof modes / sizeof *modes; k++) {
+        const swl_st_tensor *t[3];
+        uint8_t *data[3];
+        float got[256];
+        char name[64];
+        int32_t group;
+        swl_matrix m;
+
+        for (int i = 0; i < 3; i++) {
+            snprintf(name, sizeof name, "%s.%s", modes[k].name, parts[i]);
+            t[i] = swl_st_find(s, name);
+            assert_non_null(t[i]);
+            data[i] = swl_calloc(t[i]->size, 1);
+            assert_int_equal(swl_st_read(s, t[i], 0, data[i], t[i]->size, NULL), SWL_OK);
+        }
+        assert_int_equal(swl_codebook_from_shapes(t[1]->dtype, t[0]->shape[1], t[1]->shape[1], 256, &group),
+                         modes[k].type);
+        m = (swl_matrix){modes[k].type, swl_codebook_sdtype(modes[k].type, t[1]->dtype), 4, 256, group, data[0], data[1],
+                         NULL};
+        for (int row = 0; row < 4; row++) {
+            swl_matrix_row_f32(&m, row, got);
+            for (int i = 0; i < 256; i++) {
+                float want;
+
+                memcpy(&want, data[2] + 4 * (256 * row + i), 4);
+                if (got[i] != want)
+                    print_error("%s, row %d, column %d: %g, expected %g\n", modes[k].name, row, i, (double)got[i],
+                                (double)want);
+                assert_true(got[i] == want);
+            }
+        }
+        for (int i = 0; i < 3; i++)
+            swl_free(data[i]);
+    }
+    swl_st_close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(codebooks_mean_what_mlx_says),
         cmocka_unit_test(known_bytes_unpack),
         cmocka_unit_test(formats_are_described_once),
         cmocka_unit_test(affine_values_are_one_fused_multiply_add),

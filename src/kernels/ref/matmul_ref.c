@@ -67,6 +67,34 @@ static void affine_row_q(const swl_matrix *w, int32_t bits, int32_t row, const s
         out[(tok0 + t) * ldo] = ref_fold(lanes[t]);
 }
 
+static void book_row_q(const swl_matrix *w, const swl_wtype_info *info, int32_t row, const swl_act *a,
+                       const int32_t *tok, int32_t tok0, int32_t n_tok, float *out, int64_t ldo)
+{
+    int32_t unit = w->group, n_units = w->cols / unit, u, t, i;
+    const uint8_t *data = w->data + row * swl_matrix_row_bytes(w);
+    float lanes[TOKENS][SWL_LANES] = {{0}};
+    uint8_t q[SWL_ACT_GROUP];
+
+    for (u = 0; u < n_units; u++) {
+        float ws = swl_matrix_scale(w, (int64_t)row * n_units + u);
+
+        unpack(data, info->bits, u * unit, unit, q);
+        for (t = 0; t < n_tok; t++) {
+            int64_t r = tok ? tok[tok0 + t] : tok0 + t;
+            const int8_t *x = a->q + r * a->ldq + u * unit;
+            float xs = a->scale[r * (a->ldq / SWL_ACT_GROUP) + u * unit / SWL_ACT_GROUP];
+            float *lane = &lanes[t][u % SWL_LANES];
+            int32_t idot = 0;
+
+            for (i = 0; i < unit; i++)
+                idot += info->book[q[i]] * x[i];
+            *lane = fmaf((float)idot, ws * xs, *lane);
+        }
+    }
+    for (t = 0; t < n_tok; t++)
+        out[(tok0 + t) * ldo] = ref_fold(lanes[t]);
+}
+
 static void row_f(const swl_matrix *w, const swl_wtype_info *info, int32_t row, const swl_act *a, const int32_t *tok,
                   int32_t tok0, int32_t n_tok, float *out, int64_t ldo)
 {
@@ -95,6 +123,17 @@ void swl_matmul_q_ref(const swl_matrix *w, int32_t row0, int32_t n_rows, const s
     for (t = 0; t < n_tok; t += TOKENS)
         for (r = 0; r < n_rows; r++)
             affine_row_q(w, bits, row0 + r, a, tok, t, n_tok - t < TOKENS ? n_tok - t : TOKENS, out + r, ldo);
+}
+
+void swl_matmul_q_book_ref(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                           int32_t n_tok, float *out, int64_t ldo)
+{
+    const swl_wtype_info *info = swl_wtype_get(w->type);
+    int32_t r, t;
+
+    for (t = 0; t < n_tok; t += TOKENS)
+        for (r = 0; r < n_rows; r++)
+            book_row_q(w, info, row0 + r, a, tok, t, n_tok - t < TOKENS ? n_tok - t : TOKENS, out + r, ldo);
 }
 
 void swl_matmul_f_ref(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,

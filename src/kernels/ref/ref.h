@@ -6,6 +6,8 @@
 
 void swl_matmul_q_ref(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                       int32_t n_tok, float *out, int64_t ldo);
+void swl_matmul_q_book_ref(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                           int32_t n_tok, float *out, int64_t ldo);
 void swl_matmul_f_ref(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                       int32_t n_tok, float *out, int64_t ldo);
 void swl_quantise_act_ref(const float *x, int32_t cols, int8_t *q, float *scale, int32_t *sum);

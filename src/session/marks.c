@@ -135,13 +135,49 @@ const int32_t *swl_session_ids(const swl_session *s)
     return s->ids;
 }
 
+static void copy_kv(swl_session *dst, const swl_session *src, int32_t n)
+{
+    const swl_model *m = src->model;
+    uint64_t rows = (uint64_t)n * (uint64_t)m->config->n_kv_heads * (uint64_t)m->config->head_dim *
+                    (uint64_t)swl_kv_elem_bytes(m);
+    int32_t i;
+
+    for (i = 0; i < 2 * m->weights.n_attention; i++)
+        memcpy(swl_state_kv(m, dst->state, i / 2, i % 2), swl_state_kv(m, src->state, i / 2, i % 2), rows);
+}
+
+static void copy_live(swl_session *dst, const swl_session *src)
+{
+    memcpy(dst->state->conv, src->state->conv, src->state->conv_bytes);
+    memcpy(dst->state->delta, src->state->delta, src->state->delta_bytes);
+    dst->state->n_tokens = src->state->n_tokens;
+    dst->has_logits = src->has_logits;
+    if (src->has_logits)
+        memcpy(dst->logits, src->logits, (size_t)src->model->config->vocab * sizeof *src->logits);
+}
+
+swl_status swl_session_copy(swl_session *dst, const swl_session *src, int32_t n, swl_error *err)
+{
+    int32_t i = marks_before(src, n);
+    bool live = n == src->state->n_tokens && !src->broken;
+
+    if (!live && n && (!i || src->marks[i - 1].n_tokens != n))
+        return swl_fail(err, SWL_E_ARG, "the conversation has no mark at %d tokens", n);
+    swl_session_reset(dst);
+    if (!n)
+        return SWL_OK;
+    copy_kv(dst, src, n);
+    memcpy(dst->ids, src->ids, (size_t)n * sizeof *src->ids);
+    if (live)
+        copy_live(dst, src);
+    else
+        copy_in(dst, &src->marks[i - 1]);
+    return SWL_OK;
+}
+
 swl_status swl_session_fork(swl_session **out, const swl_session *s, swl_error *err)
 {
-    const swl_model *m = s->model;
-    uint64_t rows = (uint64_t)s->state->n_tokens * (uint64_t)m->config->n_kv_heads * (uint64_t)m->config->head_dim *
-                    (uint64_t)swl_kv_elem_bytes(m);
     swl_session *f = NULL;
-    int32_t i;
     swl_status st;
 
     *out = NULL;
@@ -150,14 +186,11 @@ swl_status swl_session_fork(swl_session **out, const swl_session *s, swl_error *
     st = swl_session_create(&f, s->model, err);
     if (st)
         return st;
-    memcpy(f->state->conv, s->state->conv, s->state->conv_bytes);
-    memcpy(f->state->delta, s->state->delta, s->state->delta_bytes);
-    for (i = 0; i < 2 * m->weights.n_attention; i++)
-        memcpy(swl_state_kv(m, f->state, i / 2, i % 2), swl_state_kv(m, s->state, i / 2, i % 2), rows);
-    memcpy(f->ids, s->ids, (size_t)s->state->n_tokens * sizeof *s->ids);
-    memcpy(f->logits, s->logits, (size_t)m->config->vocab * sizeof *s->logits);
-    f->has_logits = s->has_logits;
-    f->state->n_tokens = s->state->n_tokens;
+    st = swl_session_copy(f, s, s->state->n_tokens, err);
+    if (st) {
+        swl_session_free(f);
+        return st;
+    }
     *out = f;
     return SWL_OK;
 }

@@ -118,7 +118,9 @@ static int32_t fill_pass(batch_cursor *c, swl_batch_item *items, int32_t *n_want
         const swl_batch_entry *e = &c->entries[c->at];
         int32_t n = e->n - c->done < room ? e->n - c->done : room;
 
-        items[n_items++] = (swl_batch_item){e->session->state, e->ids + c->done, n, e->session->want, &e->session->cancel};
+        const _Atomic bool *cancel = e->session->watch ? e->session->watch : &e->session->cancel;
+
+        items[n_items++] = (swl_batch_item){e->session->state, e->ids + c->done, n, e->session->want, cancel};
         *n_wanted += mark_wanted(e, c->done, n);
         room -= n;
         c->done += n;

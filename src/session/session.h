@@ -22,6 +22,7 @@ struct swl_session {
     int32_t n_marks, n_marks_max;
     swl_candidate *scratch;    /* [vocab] of the sampler */
     _Atomic bool cancel;       /* set by any thread */
+    const _Atomic bool *watch; /* heeded in its place, if there is one: of whoever the session works for at present */
     bool broken;               /* a pass failed: the state is unusable until reset */
 };
 
@@ -30,6 +31,8 @@ swl_status swl_session_admits(const swl_session *s, const int32_t *ids, int32_t 
 
 /* marks.c */
 void swl_marks_free(swl_session *s);
+/* The past of src up to n (its end, or one of its marks) becomes that of dst, whose own is gone. Marks are not copied. */
+swl_status swl_session_copy(swl_session *dst, const swl_session *src, int32_t n, swl_error *err);
 
 /* snapshot.c */
 swl_status swl_snapshot_save(const swl_session *s, const char *path, swl_error *err);

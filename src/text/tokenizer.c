@@ -90,6 +90,11 @@ static bool has_flag(const swl_tokenizer *t, int32_t id, uint8_t flag)
     return id >= 0 && id < t->n_tokens && (t->flags[id] & flag);
 }
 
+bool swl_tokenizer_is_added(const swl_tokenizer *t, int32_t id)
+{
+    return has_flag(t, id, SWL_TOKEN_ADDED);
+}
+
 bool swl_tokenizer_is_special(const swl_tokenizer *t, int32_t id)
 {
     return has_flag(t, id, SWL_TOKEN_SPECIAL);
@@ -167,8 +172,7 @@ static swl_status encode_stretch(encoder *e, const uint8_t *text, size_t n_bytes
     return st;
 }
 
-/* The longest added token at the beginning of text, or NULL. */
-static const swl_added *added_at(const swl_tokenizer *t, const uint8_t *text, size_t n_bytes)
+const swl_added *swl_tokenizer_added_at(const swl_tokenizer *t, const uint8_t *text, size_t n_bytes)
 {
     for (int32_t i = t->added_first[text[0]]; i < t->added_first[text[0] + 1]; i++) {
         const swl_added *a = &t->added[i];
@@ -185,7 +189,7 @@ static swl_status encode_with_added(encoder *e, const uint8_t *text, size_t n_by
     swl_status st;
 
     while (at < n_bytes) {
-        const swl_added *a = added_at(e->t, text + at, n_bytes - at);
+        const swl_added *a = swl_tokenizer_added_at(e->t, text + at, n_bytes - at);
 
         if (!a) {
             at++;

@@ -17,7 +17,8 @@
 enum {
     SWL_TOKEN_BASE = 1,    /* in the vocabulary and made of mapped bytes: merging may produce it */
     SWL_TOKEN_SPECIAL = 2, /* an added token that skip_special drops */
-    SWL_TOKEN_STOP = 4     /* ends a generation */
+    SWL_TOKEN_STOP = 4,    /* ends a generation */
+    SWL_TOKEN_ADDED = 8    /* found in text before it is cut into pieces */
 };
 
 /* Whether the bytes of a base token merge back to it: `whole` per token. */
@@ -61,6 +62,10 @@ struct swl_tokenizer {
 swl_status swl_tokenizer_parse(swl_tokenizer *t, char *text, size_t n_bytes, const char *path, swl_error *err);
 /* stop_set.c: sets SWL_TOKEN_STOP by the configuration files of DIR. */
 swl_status swl_stop_set_load(swl_tokenizer *t, const char *dir, swl_error *err);
+
+/* tokenizer.c: the longest added token at the beginning of text (n_bytes >= 1), or NULL; and whether an id is one. */
+const swl_added *swl_tokenizer_added_at(const swl_tokenizer *t, const uint8_t *text, size_t n_bytes);
+bool swl_tokenizer_is_added(const swl_tokenizer *t, int32_t id);
 
 /* vocab.c: the base token with exactly these bytes, or -1. */
 int32_t swl_vocab_find(const swl_tokenizer *t, const char *bytes, size_t n_bytes);

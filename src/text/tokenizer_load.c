@@ -430,7 +430,7 @@ static swl_status load_added_token(loader *l, const json_t *v, uint32_t *n_bytes
     a->content = t->bytes + *n_bytes;
     a->n_bytes = (int32_t)n;
     t->tokens[a->id] = (swl_token){*n_bytes, (int32_t)n};
-    t->flags[a->id] |= special ? SWL_TOKEN_SPECIAL : 0;
+    t->flags[a->id] |= SWL_TOKEN_ADDED | (special ? SWL_TOKEN_SPECIAL : 0);
     *n_bytes += (uint32_t)n;
     t->n_added++;
     return SWL_OK;

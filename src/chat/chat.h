@@ -1,0 +1,13 @@
+/* chat.h: a conversation's insides. */
+#ifndef SWL_CHAT_CHAT_H
+#define SWL_CHAT_CHAT_H
+
+#include "chat/engine.h"
+
+struct swl_chat {
+    swl_engine *engine;
+    json_t *messages;         /* as they were given; a message is never changed once it is in */
+    _Atomic bool cancel;
+};
+
+#endif

@@ -1,0 +1,10 @@
+// Runs before anything is painted: a chosen theme, so that the other one never flashes.
+(function () {
+  var theme = null;
+  try {
+    theme = JSON.parse(localStorage.getItem("swiftlet.prefs") || "{}").theme;
+  } catch (e) {
+    // Storage may be forbidden; then the system's theme is used.
+  }
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+})();

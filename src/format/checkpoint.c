@@ -73,7 +73,8 @@ static swl_status open_dir(swl_checkpoint *c, swl_error *err)
     swl_status st;
 
     if (!swl_dir_exists(c->dir))
-        return swl_fail_at(err, SWL_E_NOT_FOUND, c->dir, -1, "%s is not a directory with a model", c->dir);
+        return swl_fail_at(err, SWL_E_NOT_FOUND, c->dir, -1, "%s is not a directory with a model%s", c->dir,
+                           swl_file_exists(c->dir) ? "; a GGUF file must be converted first (repack)" : "");
     c->kind = swl_qpack_is(c->dir) ? SWL_CHECKPOINT_QPACK : SWL_CHECKPOINT_HF;
     st = c->kind == SWL_CHECKPOINT_QPACK ? swl_qpack_open(c, err) : open_shards(c, err);
     if (!st)
@@ -111,6 +112,14 @@ void swl_checkpoint_close(swl_checkpoint *c)
         swl_free((char *)c->files[i].path);
     }
     swl_st_close(c->dense);
+    if (c->close_source)
+        c->close_source(c->source);
+    for (int32_t i = 0; i < c->n_made; i++) {
+        swl_free(c->made[i].name);
+        swl_free(c->made[i].text);
+    }
+    swl_free(c->made);
+    swl_free(c->config_text);
     json_decref(c->sidecar);
     swl_free(c->experts);
     swl_free(c->files);

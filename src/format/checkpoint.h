@@ -18,7 +18,10 @@
 #include "format/range.h"
 #include "format/safetensors.h"
 
-typedef enum swl_checkpoint_kind { SWL_CHECKPOINT_QPACK, SWL_CHECKPOINT_MLX, SWL_CHECKPOINT_HF } swl_checkpoint_kind;
+/* GGUF: as a source of conversions only (install/open_source.h); its tensors are shown with MLX's names and conventions. */
+typedef enum swl_checkpoint_kind {
+    SWL_CHECKPOINT_QPACK, SWL_CHECKPOINT_MLX, SWL_CHECKPOINT_HF, SWL_CHECKPOINT_GGUF
+} swl_checkpoint_kind;
 
 typedef enum swl_proj { SWL_PROJ_GATE, SWL_PROJ_UP, SWL_PROJ_DOWN, SWL_PROJ_COUNT } swl_proj;
 typedef enum swl_part { SWL_PART_WEIGHT, SWL_PART_SCALES, SWL_PART_BIASES, SWL_PART_COUNT } swl_part;
@@ -47,6 +50,11 @@ typedef struct swl_file_ref {
     uint64_t size;           /* when opened */
 } swl_file_ref;
 
+/* A small file that is not in the directory but was made from what the source says. */
+typedef struct swl_made_file {
+    char *name, *text; /* owned; no zero bytes */
+} swl_made_file;
+
 typedef struct swl_checkpoint {
     swl_checkpoint_kind kind;
     char *dir;
@@ -61,6 +69,11 @@ typedef struct swl_checkpoint {
     swl_file_ref *files;             /* experts' files */
     swl_expert_layout *experts;      /* [config.n_layers]; zeroed for dense layers; NULL in dense models */
     char prefix[32];                 /* what stands before "embed_tokens" in this file: "model.", ... */
+    char *config_text;               /* stands for DIR/config.json; NULL: the file does */
+    int32_t n_made;
+    swl_made_file *made;             /* tokenizer, template, ... of a source that has no such files */
+    void *source;                    /* what `dense` reads through, when its tensors are made */
+    void (*close_source)(void *source);
     struct json_t *sidecar;          /* swiftlet.json of a container; NULL when it has none. For this module only. */
 } swl_checkpoint;
 

@@ -34,6 +34,8 @@ struct swl_st {
     swl_st_list list; /* sorted by name */
     int32_t n_files;
     st_file *files;
+    swl_st_reader read; /* makes the bytes; NULL: they are in the files */
+    void *read_arg;
 };
 
 /* --- files --- */
@@ -389,6 +391,45 @@ swl_status swl_st_parse(swl_st **out, const void *bytes, uint64_t n_bytes, uint6
     return give(out, s, parse(s, bytes, n_bytes, file_size, path, err));
 }
 
+static swl_status declare_tensors(swl_st *s, const swl_st_decl *decls, int32_t n, swl_error *err)
+{
+    st_file *f = s->files;
+    int32_t i, d;
+
+    s->list.tensors = swl_calloc((size_t)n, sizeof *s->list.tensors);
+    if (!s->list.tensors)
+        return no_memory(f->path, err);
+    s->list.n = n;
+    for (i = 0; i < n; i++) {
+        swl_st_tensor *t = &s->list.tensors[i];
+
+        *t = (swl_st_tensor){.name = decls[i].name, .dtype = decls[i].dtype, .n_dims = decls[i].n_dims, .offset = f->size};
+        memcpy(t->shape, decls[i].shape, sizeof t->shape);
+        t->size = (uint64_t)swl_dtype_size(t->dtype);
+        for (d = 0; d < t->n_dims; d++)
+            t->size *= (uint64_t)t->shape[d];
+        f->size += t->size;
+    }
+    return keep_names(s, 0, f, err);
+}
+
+swl_status swl_st_virtual(swl_st **out, const swl_st_decl *decls, int32_t n, const char *path, swl_st_reader read,
+                          void *arg, swl_error *err)
+{
+    swl_st *s = swl_calloc(1, sizeof *s);
+    swl_status st;
+
+    *out = NULL;
+    if (!s)
+        return swl_fail(err, SWL_E_NOMEM, "out of memory for %s", path);
+    s->read = read;
+    s->read_arg = arg;
+    st = add_remote_file(s, path, 0, err);
+    if (!st)
+        st = declare_tensors(s, decls, n, err);
+    return give(out, s, st ? st : sort_by_name(s, err));
+}
+
 void swl_st_close(swl_st *s)
 {
     int32_t i;
@@ -450,5 +491,7 @@ swl_status swl_st_read(const swl_st *s, const swl_st_tensor *t, uint64_t begin, 
         return swl_fail_at(err, SWL_E_ARG, f->path, (int64_t)t->offset,
                            "%" PRIu64 " bytes from byte %" PRIu64 " of tensor \"%.200s\" asked for, which has %" PRIu64,
                            n, begin, t->name, t->size);
+    if (s->read)
+        return s->read(s->read_arg, t, begin, dst, n, err);
     return swl_file_read_at(f->fd, f->path, t->offset + begin, dst, n, err);
 }

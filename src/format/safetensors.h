@@ -43,15 +43,25 @@ uint64_t swl_st_file_size(const swl_st *s, int32_t file); /* bytes, when opened 
 /* n bytes from byte `begin` of the tensor. */
 swl_status swl_st_read(const swl_st *s, const swl_st_tensor *t, uint64_t begin, void *dst, uint64_t n, swl_error *err);
 
+/*
+ * A set of tensors that are in no safetensors file: `read` makes n bytes from byte `begin` of one of them. The set has
+ * one file, named `path`, without a descriptor; the n declarations are copied, names must differ.
+ */
+typedef struct swl_st_decl swl_st_decl;
+typedef swl_status (*swl_st_reader)(void *arg, const swl_st_tensor *t, uint64_t begin, void *dst, uint64_t n,
+                                    swl_error *err);
+swl_status swl_st_virtual(swl_st **out, const swl_st_decl *decls, int32_t n, const char *path, swl_st_reader read,
+                          void *arg, swl_error *err);
+
 /* Writer: names and shapes first (header), then the data in the same order with swl_file_write. Produces the header
  * bytes (length word included, padded with spaces so that data starts at a multiple of `align`), tensor i at
  * offsets[i] within the data section; *header: free with swl_free. Offsets must not overlap and must leave no hole. */
-typedef struct swl_st_decl {
+struct swl_st_decl {
     const char *name;
     swl_dtype dtype;
     int32_t n_dims;
     int64_t shape[SWL_ST_DIMS_MAX];
-} swl_st_decl;
+};
 swl_status swl_st_header(const swl_st_decl *decls, int32_t n, uint64_t align, uint8_t **header, uint64_t *n_bytes,
                          swl_error *err);
 

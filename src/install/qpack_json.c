@@ -195,10 +195,19 @@ static swl_status with_quantization(const swl_plan *p, const char *old, size_t n
     return st;
 }
 
+static swl_status load_config(const swl_checkpoint *c, const char *path, char **text, size_t *n, swl_error *err)
+{
+    if (!c->config_text)
+        return swl_file_load(text, n, path, CONFIG_BYTES_MAX, err);
+    *text = swl_strdup(c->config_text);
+    *n = strlen(c->config_text);
+    return *text ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory for config.json");
+}
+
 swl_status swl_qpack_json_config(const swl_plan *p, char **text, size_t *n, swl_error *err)
 {
     char *path = swl_path_join(p->c->dir, "config.json"), *old;
-    swl_status st = path ? swl_file_load(&old, n, path, CONFIG_BYTES_MAX, err)
+    swl_status st = path ? load_config(p->c, path, &old, n, err)
                          : swl_fail(err, SWL_E_NOMEM, "out of memory for a file name");
 
     *text = NULL;
@@ -287,6 +296,7 @@ static json_t *synthetic(builder *b, const swl_qpack_synthetic *s)
 
 swl_status swl_qpack_json_sidecar(const swl_qpack_writer *w, char **text, swl_error *err)
 {
+    static const char *const dialects[] = {"qpack", "mlx", "hf", "gguf"};
     const swl_plan *p = w->plan;
     json_t *root = json_object(), *source = json_object();
     builder b = {false};
@@ -296,7 +306,7 @@ swl_status swl_qpack_json_sidecar(const swl_qpack_writer *w, char **text, swl_er
     put(&b, source, "commit", w->source->commit ? json_string(w->source->commit) : json_null());
     put(&b, root, "source", source);
     put(&b, root, "version", json_integer(1));
-    put(&b, root, "dialect", json_string(p->c->kind == SWL_CHECKPOINT_MLX ? "mlx" : "hf"));
+    put(&b, root, "dialect", json_string(dialects[p->c->kind]));
     put(&b, root, "norms", json_string("1+w"));
     put(&b, root, "kHeadMap", json_string("grouped"));
     put(&b, root, "crc32c", checksums(&b, p, !w->synthetic || !w->synthetic->experts_absent));

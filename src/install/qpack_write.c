@@ -360,6 +360,19 @@ static swl_status copy_companion(swl_qpack_writer *w, const char *name, swl_erro
     return st;
 }
 
+/* What lies beside a GGUF file is not part of it. */
+static swl_status write_companions(swl_qpack_writer *w, swl_error *err)
+{
+    const swl_checkpoint *c = w->plan->c;
+    swl_status st = SWL_OK;
+
+    for (int32_t i = 0; i < c->n_made && !st; i++)
+        st = swl_qpack_put(w, c->made[i].name, c->made[i].text, strlen(c->made[i].text), err);
+    for (size_t i = 0; i < sizeof companions / sizeof companions[0] && !st && c->kind != SWL_CHECKPOINT_GGUF; i++)
+        st = copy_companion(w, companions[i], err);
+    return st;
+}
+
 static swl_status write_small(swl_qpack_writer *w, swl_error *err)
 {
     char *text = NULL;
@@ -369,8 +382,8 @@ static swl_status write_small(swl_qpack_writer *w, swl_error *err)
     if (!st)
         st = swl_qpack_put(w, "config.json", text, n, err);
     swl_free(text);
-    for (size_t i = 0; i < sizeof companions / sizeof companions[0] && !st; i++)
-        st = copy_companion(w, companions[i], err);
+    if (!st)
+        st = write_companions(w, err);
     if (!st) {
         st = swl_qpack_json_sidecar(w, &text, err);
         st = write_text(w, "swiftlet.json", text, st, err);

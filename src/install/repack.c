@@ -14,6 +14,7 @@
 #include "base/os_win.h"
 #endif
 #include "base/status.h"
+#include "install/open_source.h"
 #include "install/qpack_write.h"
 
 #define ROOM_BYTES (UINT64_C(64) << 20) /* beside the big files: tokenizer, JSON, the file system's own */
@@ -172,7 +173,7 @@ swl_status swl_repack(const swl_repack_options *opt, swl_error *err)
     if (!st)
         st = name_source(&source, path, err);
     if (!st)
-        st = swl_checkpoint_open(&c, opt->source, err);
+        st = swl_open_source(&c, opt->source, err);
     if (!st && c->kind == SWL_CHECKPOINT_QPACK)
         st = swl_fail_at(err, SWL_E_ARG, opt->source, -1, "%s is a container already; copy it instead", opt->source);
     if (!st)

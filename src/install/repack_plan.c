@@ -498,7 +498,7 @@ static swl_status draft_convention(swl_plan *p, swl_error *err)
     swl_status st = SWL_OK;
 
     p->mtp_norms_hold_one_plus_w = p->c->norms_hold_one_plus_w;
-    if (p->c->kind == SWL_CHECKPOINT_HF)
+    if (p->c->kind != SWL_CHECKPOINT_MLX)
         return SWL_OK;
     for (int i = 0; i < COUNT(norms) && !st; i++)
         st = count_negative(p, norms[i], &n_negative, &n, err);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """An independent forward pass in plain numpy: float64, token by token; slow, short, for checking.
 
-Reads a model directory in the Hugging Face layout (fused or per-expert), the MLX affine layout (2, 3, 4, 5, 6, 8 bits)
-or a .qpack container; qwen3_next, qwen3_5 and qwen3_5_moe; one file or shards. It shares no code with the project.
+Reads a model directory in the Hugging Face layout (fused or per-expert), the MLX layouts (affine with 2, 3, 4, 5, 6, 8
+bits, mxfp4, mxfp8, nvfp4) or a .qpack container; qwen3_next, qwen3_5 and qwen3_5_moe; one file or shards. It shares no code with the project.
 
 usage: numpy_forward.py DIR [DIR ...]              compare DIR/reference.safetensors; exit 1 if one disagrees
        numpy_forward.py --write DIR REF [FROM]     write a reference for DIR, input_ids from FROM (default: REF itself)
@@ -69,6 +69,29 @@ def dequantise(words, scales, biases, n_in):
     return unpack_bits(words, bits) * spread(scales) + spread(biases)
 
 
+E2M1 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6])
+NL4 = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], float)
+
+
+def e4m3(b):
+    b = b.astype(int)
+    e, m = b >> 3 & 15, b & 7
+    return np.where(b & 128, -1, 1) * np.where(e > 0, (1 + m / 8) * 2.0 ** (e - 7), m / 8 * 2.0 ** -6)
+
+
+def dequantise_codes(words, scales, n_in):
+    """Scales without biases: mxfp4, mxfp8 (bytes 2^(b-127), groups of 32), nvfp4 (bytes in E4M3, groups of 16), and GGUF's
+    non-linear four bits (floating scales, groups of 32)."""
+    bits, group = words.shape[-1] * 32 // n_in, n_in // scales.shape[-1]
+    q = unpack_bits(words, bits).astype(int)
+    if scales.dtype != np.uint8:
+        book, s = NL4, scales.astype(np.float64)
+    else:
+        book = E2M1 if bits == 4 else e4m3(np.arange(256))
+        s = e4m3(scales) if group == 16 else 2.0 ** (scales.astype(int) - 127)
+    return book[q] * np.repeat(s, group, -1)
+
+
 # ---- weights in one form ---------------------------------------------------------------------------------------------
 
 def text_config(d):
@@ -115,7 +138,8 @@ def plain(raw, c):
         if name.endswith((".scales", ".biases")):
             continue
         if path + ".scales" in raw:
-            deq = dequantise(v, raw[path + ".scales"], raw[path + ".biases"], module_inputs(path, c))
+            scales, biases, n_in = raw[path + ".scales"], raw.get(path + ".biases"), module_inputs(path, c)
+            deq = dequantise_codes(v, scales, n_in) if biases is None else dequantise(v, scales, biases, n_in)
             out[name] = deq.view(Quantised)
         else:
             out[name] = v.astype(np.float64)

@@ -23,6 +23,7 @@ swl_status run_verify(const arguments *a, swl_error *err);
 swl_status run_eval(const arguments *a, swl_error *err);
 swl_status run_info(const arguments *a, swl_error *err);
 swl_status run_bench(const arguments *a, swl_error *err);
+swl_status run_serve(const arguments *a, swl_error *err);
 swl_status run_tokenize(const arguments *a, swl_error *err);
 swl_status run_completion(const arguments *a, swl_error *err);
 swl_status run_help(const arguments *a, swl_error *err);

@@ -29,6 +29,8 @@ const command commands[CMD_COUNT] = {
     [CMD_BENCH] = {"bench", NULL, "[MODEL | cache]", 0, 1, "measure speed, and how much of the machine's is reached",
                    {"bench models/demo.qpack -p 256 -n 64",
                     "bench --synthetic qwen3.6-35b --in-memory -p 512,2048 -n 128 -d 0,8192 --profile"}, run_bench},
+    [CMD_SERVE] = {"serve", NULL, "MODEL", 1, 1, "answer clients over HTTP, and show a chat page",
+                   {"serve models/demo.qpack", "serve models/demo.qpack --port 8000 --memory 6G --api-key-file keys.txt"}, run_serve},
     [CMD_TOKENIZE] = {"tokenize", NULL, "MODEL [TEXT]", 1, 2, "show the tokens of a text (or of standard input)",
                       {"tokenize models/demo.qpack \"Hello there\"", "tokenize models/demo.qpack --json < story.txt"},
                       run_tokenize},
@@ -116,7 +118,7 @@ static swl_status dispatch(int argc, char **argv, bool *verbose, swl_error *err)
     if (!strcmp(called, "swiftlet-repack"))
         return run(CMD_REPACK, argc - 1, argv + 1, verbose, err);
     if (!strcmp(called, "swiftlet-server"))
-        return fail(err, SWL_E_UNSUPPORTED, "this version has no server");
+        return run(CMD_SERVE, argc - 1, argv + 1, verbose, err);
     if (!first || !strcmp(first, "--help") || !strcmp(first, "-h")) {
         help_overview(stdout);
         return SWL_OK;

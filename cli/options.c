@@ -3,11 +3,11 @@
 
 #define C(id) (1u << CMD_##id)
 #define ANSWERING (C(CHAT) | C(GENERATE))
-#define RUNNING (ANSWERING | C(VERIFY) | C(EVAL) | C(INFO) | C(BENCH))
+#define RUNNING (ANSWERING | C(VERIFY) | C(EVAL) | C(INFO) | C(BENCH) | C(SERVE))
 #define EVERY EVERY_COMMAND
 #define INT_TOP 2147483647.0
 
-static const char INPUT[] = "Input", SAMPLING[] = "Sampling", MODEL[] = "Model", CONVERSION[] = "Conversion",
+static const char INPUT[] = "Input", SAMPLING[] = "Sampling", MODEL[] = "Model", SERVING[] = "Serving", CONVERSION[] = "Conversion",
                   MEASURING[] = "Measuring", OUTPUT[] = "Output", COMPATIBLE[] = "Accepted from the Swift program";
 
 /* clang-format off */
@@ -72,6 +72,50 @@ const option_row option_rows[OPT_COUNT] = {
                           OPT_COUNT, "which experts stay in memory"},
     [OPT_CHECKSUMS] = {"checksums", 0, TYPE_SWITCH, MODEL, NULL, "on", NULL, 0, 0, true, RUNNING, OPT_COUNT,
                        "verify experts when they are read"},
+
+    [OPT_HOST] = {"host", 0, TYPE_TEXT, SERVING, "ADDRESS", "127.0.0.1", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                  "address to listen on, or unix:FILE for a socket; others than loopback need a key"},
+    [OPT_PORT] = {"port", 0, TYPE_INT, SERVING, "N", "8080", NULL, 0, 65535, true, C(SERVE), OPT_COUNT,
+                  "port to listen on; 0: any that is free"},
+    [OPT_ALIAS] = {"alias", 0, TYPE_TEXT, SERVING, "NAME", NULL, "the directory's name", 0, 0, true, C(SERVE), OPT_COUNT,
+                   "what clients call the model"},
+    [OPT_PARALLEL] = {"parallel", 0, TYPE_INT, SERVING, "N", "4", NULL, 1, 64, true, C(SERVE), OPT_COUNT,
+                      "conversations kept in memory, and requests answered at a time; fewer when they do not fit"},
+    [OPT_QUEUE] = {"queue", 0, TYPE_INT, SERVING, "N", "16", NULL, 0, 10000, true, C(SERVE), OPT_COUNT,
+                   "requests that may wait; more are refused with 429"},
+    [OPT_API_KEY] = {"api-key", 0, TYPE_LIST, SERVING, "KEY", NULL, NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                     "key that clients have to send (may be repeated); better kept in a file or the environment"},
+    [OPT_API_KEY_FILE] = {"api-key-file", 0, TYPE_TEXT, SERVING, "FILE", NULL, NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                          "file with such keys, one a line"},
+    [OPT_INSECURE] = {"insecure", 0, TYPE_SWITCH, SERVING, NULL, "off", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                      "listen on an address that others reach, without a key"},
+    [OPT_ALLOWED_HOSTS] = {"allowed-hosts", 0, TYPE_LIST, SERVING, "NAME,...", NULL, NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                           "names of this server in the header Host, besides localhost"},
+    [OPT_CORS_ORIGINS] = {"cors-origins", 0, TYPE_LIST, SERVING, "ORIGIN,...", NULL, NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                          "web sites whose pages may use the server; *: all"},
+    [OPT_SESSION_DIR] = {"session-dir", 0, TYPE_TEXT, SERVING, "DIR", NULL, NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                         "keep conversations that leave memory in files here"},
+    [OPT_OLLAMA_API] = {"ollama-api", 0, TYPE_SWITCH, SERVING, NULL, "off", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                        "answer clients of Ollama and LM Studio too"},
+    [OPT_REASONING_FIELD] = {"reasoning-field", 0, TYPE_CHOICE, SERVING, "reasoning_content|reasoning|both|none",
+                             "reasoning_content", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                             "where Chat Completions have the reasoning; none: within the content, in <think>"},
+    [OPT_PRESERVE_THINKING] = {"preserve-thinking", 0, TYPE_SWITCH, SERVING, NULL, "on", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                               "keep the reasoning of earlier answers where the template can; off: as the template says"},
+    [OPT_SYSTEM_MERGE] = {"system-merge", 0, TYPE_CHOICE, SERVING, "merge|note", "merge", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                          "system messages in the middle: merge them into the first, or leave them where they are as the "
+                          "user's"},
+    [OPT_PARSE_SPECIAL] = {"parse-special", 0, TYPE_SWITCH, SERVING, NULL, "off", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                           "take \"<|im_end|>\" in messages for the token"},
+    [OPT_WEB] = {"web", 0, TYPE_SWITCH, SERVING, NULL, "on", NULL, 0, 0, true, C(SERVE), OPT_COUNT, "serve the chat page"},
+    [OPT_SLOTS_API] = {"slots", 0, TYPE_SWITCH, SERVING, NULL, "on", NULL, 0, 0, false, C(SERVE), OPT_COUNT,
+                       "tell about the kept conversations at /slots"},
+    [OPT_MAX_BODY] = {"max-body", 0, TYPE_SIZE, SERVING, "SIZE", "64M", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                      "largest request"},
+    [OPT_GRACE] = {"grace", 0, TYPE_DURATION, SERVING, "TIME", "10s", NULL, 0, 3600, true, C(SERVE), OPT_COUNT,
+                   "how long running answers may go on when the server is asked to end"},
+    [OPT_LOG_PROMPTS] = {"log-prompts", 0, TYPE_SWITCH, SERVING, NULL, "off", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+                         "allow texts of requests in messages"},
 
     [OPT_SOURCE] = {"source", 0, TYPE_TEXT, CONVERSION, "DIR", NULL, NULL, 0, 0, false, C(REPACK), OPT_COUNT,
                     "MLX or Hugging Face checkpoint to read"},

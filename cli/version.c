@@ -12,6 +12,10 @@ static const part parts[] = {
     {"PCRE2", "BSD-3-Clause", "the tokenizer's patterns"},
     {"utf8proc", "MIT and Unicode-DFS-2015", "normal forms of text"},
     {"OpenSSL libcrypto", "Apache-2.0", "SHA-256"},
+#ifdef SWL_HAVE_SERVER
+    {"libevent", "BSD-3-Clause", "connections of the server"},
+    {"zlib", "Zlib", "compressed requests"},
+#endif
 #ifdef SWL_HAVE_LIBEDIT
     {"libedit", "BSD-3-Clause", "line editing"},
 #endif

@@ -17,6 +17,8 @@ pc:libpcre2-8    libpcre2-dev     pcre2-devel         pcre2        pcre2
 pc:libutf8proc   libutf8proc-dev  utf8proc-devel      libutf8proc  utf8proc
 pc:libcrypto     libssl-dev       openssl-devel       openssl      openssl@3
 pc:liburing      liburing-dev     liburing-devel      liburing     -
+?pc:libevent_core libevent-dev    libevent-devel      libevent     libevent
+?pc:zlib         zlib1g-dev       zlib-devel          zlib         zlib
 ?pc:libedit      libedit-dev      libedit-devel       libedit      libedit
 '
 PACKAGES_CHECK='

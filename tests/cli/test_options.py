@@ -16,7 +16,7 @@ import harness
 
 PROGRAM = sys.argv.pop(1)
 MODEL = tempfile.mkdtemp(prefix="swiftlet-test-")  # the scripted engine reads nothing from it
-COMMANDS = ["chat", "generate", "repack", "verify", "eval", "info", "bench", "tokenize", "completion", "help", "version"]
+COMMANDS = ["chat", "generate", "repack", "verify", "eval", "info", "bench", "serve", "tokenize", "completion", "help", "version"]
 
 # swl_status: exit code, as cli-web.md section 4 has them
 STATUS = {1: 1, 2: 2, 3: 4, 4: 4, 5: 3, 6: 3, 7: 6, 8: 1, 9: 5, 10: 130, 11: 1}
@@ -229,10 +229,10 @@ class Names(unittest.TestCase):
         self.assertEqual(p.returncode, 0, p.stderr)
         self.assertIn(b"wrote b", p.stderr)
 
-    def test_swiftlet_server_says_that_it_is_not_there(self):
-        p = self.called("swiftlet-server", "--model", MODEL)
-        self.assertEqual((p.returncode, p.stdout), (6, b""))
-        self.assertIn(b"no server", p.stderr)
+    def test_swiftlet_server_is_serve(self):
+        p = self.called("swiftlet-server", "--model", MODEL, "--host", "0.0.0.0")
+        self.assertEqual((p.returncode, p.stdout), (2, b""))
+        self.assertIn(b"API key", p.stderr)
 
 
 class Streams(unittest.TestCase):

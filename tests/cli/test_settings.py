@@ -16,7 +16,8 @@ PROGRAM = sys.argv.pop(1)
 MODEL = tempfile.mkdtemp(prefix="swiftlet-test-")
 
 # A value for each kind of placeholder that help shows, and the command that shows the option.
-VALUES = {"N": "7", "X": "0.5", "SIZE": "3G", "TEXT": "some text", "FILE": "/nowhere/file", "DIR": "/nowhere", "MODEL": MODEL,
+VALUES = {"ADDRESS": "::1", "KEY": "secret", "TIME": "30s", "NAME": "name", "NAME,...": "a,b", "ORIGIN,...": "http://a",
+          "N": "7", "X": "0.5", "SIZE": "3G", "TEXT": "some text", "FILE": "/nowhere/file", "DIR": "/nowhere", "MODEL": MODEL,
           "TIME": "5m"}
 
 

@@ -1,0 +1,127 @@
+/* body.c: a request's body as JSON, on the worker: inflated within the limit, cleaned, parsed. And requests made of it. */
+#include "job.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+static bool inflate_body(srv_job *j, srv_error *e)
+{
+    z_stream z = {0};
+    srv_text out = {0};
+    char piece[65536];
+    int rc;
+
+    if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+        return srv_no_memory(e);
+    z.next_in = (Bytef *)j->body.p;
+    z.avail_in = (uInt)j->body.n;
+    do {
+        z.next_out = (Bytef *)piece;
+        z.avail_out = sizeof piece;
+        rc = inflate(&z, Z_NO_FLUSH);
+        srv_add(&out, piece, sizeof piece - z.avail_out);
+    } while (rc == Z_OK && out.n <= j->server->opt.max_body && !out.failed && !atomic_load(&j->cancelled));
+    inflateEnd(&z);
+    srv_text_free(&j->body);
+    j->body = out;
+    if (out.failed)
+        return srv_no_memory(e);
+    if (out.n > j->server->opt.max_body)
+        return srv_fail(e, 413, "invalid_request_error", NULL, "the inflated body is larger than the %llu bytes that are taken",
+                        (unsigned long long)j->server->opt.max_body);
+    return rc == Z_STREAM_END || srv_invalid(e, "", "the body is not gzip as its Content-Encoding says");
+}
+
+bool srv_body(srv_job *j, srv_error *e)
+{
+    size_t offset;
+
+    if (j->gzip && !inflate_body(j, e))
+        return false;
+    switch (srv_json_parse(&j->doc, j->body.p ? j->body.p : "", j->body.n, &offset)) {
+    case SRV_JSON_OK:
+        break;
+    case SRV_JSON_DEEP:
+        return srv_invalid(e, "", "the body's JSON is nested deeper than %d levels", SRV_JSON_DEPTH);
+    case SRV_JSON_MANY:
+        return srv_invalid(e, "", "the body's JSON has more than %d values", SRV_JSON_VALUES);
+    case SRV_JSON_MEMORY:
+        return srv_no_memory(e);
+    default:
+        return srv_invalid(e, "", "the body is not JSON: it goes wrong at byte %zu", offset);
+    }
+    srv_text_free(&j->body);
+    if (j->doc.root->type != SRV_OBJECT)
+        return srv_invalid(e, "", "the body is JSON, but no object");
+    return true;
+}
+
+bool srv_allocate_choices(srv_job *j, int32_t n, srv_error *e)
+{
+    j->choices = calloc((size_t)n, sizeof *j->choices);
+    if (!j->choices)
+        return srv_no_memory(e);
+    j->n_choices = n;
+    for (int32_t i = 0; i < n; i++) {
+        j->choices[i].job = j;
+        j->choices[i].index = i;
+    }
+    return true;
+}
+
+/* Messages of the library begin with the place, where there is one: "messages[2].content: ..." */
+static void place_of(const char *message, const char *otherwise, char *param, size_t size)
+{
+    size_t n = strspn(message, "abcdefghijklmnopqrstuvwxyz_[].0123456789");
+
+    if (n && message[n] == ':' && message[n + 1] == ' ' && n < size && (strpbrk(message, "[") || !strncmp(message, "messages", 8) || !strncmp(message, "tools", 5)))
+        snprintf(param, size, "%.*s", (int)n, message);
+    else
+        snprintf(param, size, "%s", otherwise);
+}
+
+static bool refused(srv_job *j, const swl_request_options *o, swl_status st, const swl_error *err, int32_t n_prompt, srv_error *e)
+{
+    int32_t n_ctx = j->server->info.ctx_tokens;
+    char param[200];
+
+    if (st == SWL_E_BUDGET && n_prompt) {
+        srv_fail(e, 400, "invalid_request_error", "context_length_exceeded",
+                 "This model's maximum context length is %d tokens. However, your messages resulted in %d tokens.", n_ctx, n_prompt);
+        snprintf(e->param, sizeof e->param, "%s", o->messages ? "messages" : "prompt");
+        e->n_prompt = n_prompt;
+        e->n_ctx = n_ctx;
+        return false;
+    }
+    place_of(err->message, st == SWL_E_UNSUPPORTED ? "response_format" : o->messages ? "messages" : "prompt", param, sizeof param);
+    return srv_library(e, err, param);
+}
+
+bool srv_make_choice(srv_job *j, srv_choice *c, const swl_request_options *o, srv_error *e)
+{
+    swl_request_options mine = *o;
+    swl_error err = {0};
+    swl_status st;
+
+    mine.on_event = srv_on_engine_event;
+    mine.arg = c;
+    st = swl_request_create(&c->request, j->server->model.engine, &mine, &err);
+    if (!st)
+        return true;
+    err.code = st;
+    return refused(j, o, st, &err, c->request ? swl_request_n_prompt(c->request) : 0, e);
+}
+
+bool srv_make_choices(srv_job *j, int32_t n, srv_error *e)
+{
+    swl_request_options o = j->ask.o;
+
+    if (!srv_allocate_choices(j, n, e))
+        return false;
+    for (int32_t i = 0; i < n; i++, o.sampling.seed++) {
+        if (!srv_make_choice(j, &j->choices[i], &o, e))
+            return false;
+    }
+    return true;
+}

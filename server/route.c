@@ -1,0 +1,67 @@
+/* route.c: the table of what is served. */
+#include <string.h>
+
+#include "dialects.h"
+#include "page.h"
+#include "small.h"
+
+/* clang-format off */
+static const srv_route routes[] = {
+    /* path, methods, label, dialect, versioned, bare, open, without_model, ollama, prefix, handle, prepare */
+    {"/chat/completions", SRV_POST, "chat", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_chat_prepare},
+    {"/models", SRV_GET, "models", SRV_OPENAI, true, true, false, false, false, false, srv_models, NULL},
+    {"/models/", SRV_GET, "models", SRV_OPENAI, true, true, false, false, false, true, srv_model, NULL},
+    {"/health", SRV_GET, "health", SRV_OPENAI, true, true, true, true, false, false, srv_health, NULL},
+    {"/metrics", SRV_GET, "metrics", SRV_OPENAI, false, true, false, false, false, false, srv_get_metrics, NULL},
+    {"/props", SRV_GET, "props", SRV_OPENAI, false, true, false, false, false, false, srv_props, NULL},
+    {"/slots", SRV_GET, "slots", SRV_OPENAI, false, true, false, false, false, false, srv_slots, NULL},
+    {"/slots/", SRV_POST, "slots", SRV_OPENAI, false, true, false, false, false, true, srv_slot_action, NULL},
+    {"/tokenize", SRV_POST, "tokenize", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_tokenize},
+    {"/detokenize", SRV_POST, "detokenize", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_detokenize},
+    {"/apply-template", SRV_POST, "apply-template", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_apply_template},
+    {"/embeddings", SRV_POST, "embeddings", SRV_OPENAI, true, true, false, true, false, false, srv_embeddings, NULL},
+    {"/rerank", SRV_POST, "embeddings", SRV_OPENAI, true, true, false, true, false, false, srv_embeddings, NULL},
+    {"/", SRV_GET, "page", SRV_OPENAI, false, true, true, true, false, true, srv_page, NULL},
+};
+/* clang-format on */
+
+#define N_ROUTES (sizeof routes / sizeof routes[0])
+
+static bool is_path(const srv_route *r, const char *path)
+{
+    size_t n = strlen(r->path);
+
+    if (strncmp(path, r->path, n))
+        return false;
+    return r->prefix || !path[n] || (path[n] == '/' && !path[n + 1]);
+}
+
+static bool matches(const srv_server *s, const srv_route *r, const char *path)
+{
+    if (r->ollama && !s->opt.ollama)
+        return false;
+    if (r->handle == srv_page)
+        return !strcmp(path, "/") || (!s->opt.no_web && swl_page_find(path));
+    return (r->bare && is_path(r, path)) || (r->versioned && !strncmp(path, "/v1/", 4) && is_path(r, path + 3));
+}
+
+const char *srv_route_rest(const srv_route *r, const char *path)
+{
+    return (r->versioned && !strncmp(path, "/v1/", 4) ? path + 3 : path) + strlen(r->path);
+}
+
+const srv_route *srv_route_find(const srv_server *s, const char *path, const char *method, unsigned *allowed)
+{
+    unsigned wanted = !strcmp(method, "GET") || !strcmp(method, "HEAD") ? SRV_GET : !strcmp(method, "POST") ? SRV_POST :
+                      !strcmp(method, "DELETE") ? SRV_DELETE : 0;
+
+    *allowed = 0;
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        if (!matches(s, &routes[i], path))
+            continue;
+        if (routes[i].methods & wanted)
+            return &routes[i];
+        *allowed |= routes[i].methods;
+    }
+    return NULL;
+}

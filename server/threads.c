@@ -1,0 +1,249 @@
+/*
+ * threads.c: the engine's thread, the worker, and the notes by which they tell the event thread. The engine thread never
+ * touches a socket, and nobody waits for anybody: a note goes into a list, and a byte into a pipe when the list was empty.
+ */
+#include "srv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "job.h"
+
+/* FINISH notes wait for the end of the step, because the engine may still touch the request until it returns. */
+static _Thread_local srv_note *held;
+
+void srv_post(srv_server *s, srv_note *n)
+{
+    bool was_empty;
+
+    n->next = NULL;
+    pthread_mutex_lock(&s->mail_lock);
+    was_empty = !s->mail_first;
+    *s->mail_last = n;
+    s->mail_last = &n->next;
+    pthread_mutex_unlock(&s->mail_lock);
+    while (was_empty && write(s->mail_fd[1], "", 1) < 0 && errno == EINTR)
+        continue;
+}
+
+void srv_note_free(srv_note *n)
+{
+    if (!n)
+        return;
+    free(n->top);
+    free(n->error);
+    free(n->stop);
+    free(n);
+}
+
+static void fill(srv_note *n, const swl_event *ev)
+{
+    n->kind = SRV_NOTE_ENGINE;
+    n->event = ev->kind;
+    n->call = ev->call;
+    n->broken = ev->broken;
+    n->prompt = ev->prompt;
+    n->reasoning = ev->reasoning;
+    n->n_done = ev->n_done;
+    n->n_total = ev->n_total;
+    n->token = ev->token;
+    n->finish = ev->finish;
+    if (ev->call_id)
+        snprintf(n->call_id, sizeof n->call_id, "%s", ev->call_id);
+    if (ev->usage)
+        n->usage = *ev->usage;
+}
+
+static void on_finish(srv_choice *c, const swl_event *ev)
+{
+    srv_note *n = c->last;
+
+    c->last = NULL;
+    fill(n, ev);
+    n->job = c->job;
+    if (ev->stop)
+        n->stop = strdup(ev->stop);
+    if (ev->error) {
+        n->error = malloc(sizeof *n->error);
+        if (n->error)
+            *n->error = *ev->error;
+    }
+    n->next = held;
+    held = n;
+}
+
+bool srv_on_engine_event(void *arg, const swl_event *ev)
+{
+    srv_choice *c = arg;
+    size_t n_text = ev->text ? ev->n_bytes : 0;
+    srv_note *n;
+
+    if (ev->kind == SWL_EVENT_FINISH) {
+        on_finish(c, ev);
+        return true;
+    }
+    if (atomic_load(&c->job->cancelled))
+        return false;
+    n = calloc(1, sizeof *n + n_text + 1);
+    if (!n)
+        return false;
+    fill(n, ev);
+    n->job = c->job;
+    n->n = n_text;
+    if (n_text)
+        memcpy(n->text, ev->text, n_text);
+    if (ev->kind == SWL_EVENT_TOKEN && ev->n_top > 0) {
+        n->top = malloc((size_t)ev->n_top * sizeof *n->top);
+        n->n_top = n->top ? ev->n_top : 0;
+        if (n->top)
+            memcpy(n->top, ev->top, (size_t)ev->n_top * sizeof *n->top);
+    }
+    srv_post(c->job->server, n);
+    return true;
+}
+
+static void release_held(srv_server *s)
+{
+    srv_note *in_order = NULL;
+
+    while (held) {
+        srv_note *n = held;
+        held = n->next;
+        n->next = in_order;
+        in_order = n;
+    }
+    while (in_order) {
+        srv_note *n = in_order;
+        in_order = n->next;
+        srv_post(s, n);
+    }
+}
+
+static void post_plain(srv_server *s, srv_note_kind kind, const swl_error *err)
+{
+    srv_note *n = calloc(1, sizeof *n);
+
+    if (!n)
+        return;
+    n->kind = kind;
+    if (err) {
+        n->error = malloc(sizeof *n->error);
+        if (n->error)
+            *n->error = *err;
+    }
+    srv_post(s, n);
+}
+
+static void *engine_main(void *arg)
+{
+    srv_server *s = arg;
+    swl_error err = {0};
+    swl_status st = s->opt.load(s->opt.arg, &s->model, &err);
+    int n_faults = 0;
+
+    if (st) {
+        err.code = st;
+        post_plain(s, SRV_NOTE_FAULT, &err);
+        return NULL;
+    }
+    post_plain(s, SRV_NOTE_LOADED, NULL);
+    while (!atomic_load(&s->stop)) {
+        bool busy = false;
+
+        st = swl_engine_step(s->model.engine, &busy, &err);
+        release_held(s);
+        if (st) {
+            srv_log(s, false, "the engine failed: %s", err.message);
+            err.code = st;
+            if (++n_faults == 10) {
+                post_plain(s, SRV_NOTE_FAULT, &err);
+                break;
+            }
+            usleep(100000);
+        } else {
+            n_faults = 0;
+        }
+        if (!st && !busy && !atomic_load(&s->stop))
+            swl_engine_wait(s->model.engine, 1000);
+    }
+    return NULL;
+}
+
+void srv_work(srv_server *s, srv_job *j)
+{
+    j->next_work = NULL;
+    pthread_mutex_lock(&s->work_lock);
+    *s->work_last = j;
+    s->work_last = &j->next_work;
+    pthread_cond_signal(&s->work_there);
+    pthread_mutex_unlock(&s->work_lock);
+}
+
+static srv_job *next_job(srv_server *s)
+{
+    srv_job *j;
+
+    pthread_mutex_lock(&s->work_lock);
+    while (!s->work_first && !atomic_load(&s->stop))
+        pthread_cond_wait(&s->work_there, &s->work_lock);
+    j = s->work_first;
+    if (j) {
+        s->work_first = j->next_work;
+        if (!s->work_first)
+            s->work_last = &s->work_first;
+    }
+    pthread_mutex_unlock(&s->work_lock);
+    return j;
+}
+
+static void *worker_main(void *arg)
+{
+    srv_server *s = arg;
+    srv_job *j;
+
+    while ((j = next_job(s))) {
+        srv_note *n = j->prepared;
+
+        if (!atomic_load(&j->cancelled) && !j->route->prepare(j, &j->error) && !j->error.http)
+            srv_no_memory(&j->error);
+        j->prepared = NULL;
+        n->kind = SRV_NOTE_PREPARED;
+        n->job = j;
+        srv_post(s, n);
+    }
+    return NULL;
+}
+
+swl_status srv_threads_start(srv_server *s, swl_error *err)
+{
+    s->mail_last = &s->mail_first;
+    s->work_last = &s->work_first;
+    pthread_mutex_init(&s->mail_lock, NULL);
+    pthread_mutex_init(&s->work_lock, NULL);
+    pthread_cond_init(&s->work_there, NULL);
+    s->engine_started = !pthread_create(&s->engine_thread, NULL, engine_main, s);
+    s->worker_started = s->engine_started && !pthread_create(&s->worker_thread, NULL, worker_main, s);
+    if (s->worker_started)
+        return SWL_OK;
+    *err = (swl_error){.code = SWL_E_FAIL, .offset = -1, .message = "server: cannot start its threads"};
+    return SWL_E_FAIL;
+}
+
+void srv_threads_stop(srv_server *s)
+{
+    atomic_store(&s->stop, true);
+    if (s->worker_started) {
+        pthread_mutex_lock(&s->work_lock);
+        pthread_cond_broadcast(&s->work_there);
+        pthread_mutex_unlock(&s->work_lock);
+        pthread_join(s->worker_thread, NULL);
+    }
+    if (s->engine_started) {
+        if (s->loaded)
+            swl_engine_wake(s->model.engine);
+        pthread_join(s->engine_thread, NULL);
+    }
+}

@@ -68,7 +68,7 @@ static swl_status bind_experts(swl_checkpoint *c, swl_error *err)
     return st ? st : swl_experts_from_tensors(c, err);
 }
 
-static swl_status open_dir(swl_checkpoint *c, swl_error *err)
+static swl_status open_dir(swl_checkpoint *c, swl_checkpoint_filter filter, swl_error *err)
 {
     swl_status st;
 
@@ -77,12 +77,20 @@ static swl_status open_dir(swl_checkpoint *c, swl_error *err)
                            swl_file_exists(c->dir) ? "; a GGUF file must be converted first (repack)" : "");
     c->kind = swl_qpack_is(c->dir) ? SWL_CHECKPOINT_QPACK : SWL_CHECKPOINT_HF;
     st = c->kind == SWL_CHECKPOINT_QPACK ? swl_qpack_open(c, err) : open_shards(c, err);
+    if (!st && filter && c->kind != SWL_CHECKPOINT_QPACK)
+        st = filter(c, err);
     if (!st)
         st = read_dialect(c, err);
     return st ? st : bind_experts(c, err);
 }
 
 swl_status swl_checkpoint_open(swl_checkpoint **out, const char *dir, swl_error *err)
+{
+    return swl_checkpoint_open_through(out, dir, NULL, err);
+}
+
+swl_status swl_checkpoint_open_through(swl_checkpoint **out, const char *dir, swl_checkpoint_filter filter,
+                                       swl_error *err)
 {
     swl_checkpoint *c = swl_calloc(1, sizeof *c);
     swl_status st;
@@ -91,7 +99,7 @@ swl_status swl_checkpoint_open(swl_checkpoint **out, const char *dir, swl_error 
     if (!c || !(c->dir = swl_strdup(dir)))
         st = swl_fail(err, SWL_E_NOMEM, "out of memory while opening %s", dir);
     else
-        st = open_dir(c, err);
+        st = open_dir(c, filter, err);
     if (st)
         swl_checkpoint_close(c);
     else

@@ -80,6 +80,11 @@ typedef struct swl_checkpoint {
 /* Opens and checks everything that can be checked without reading weights (spec order: manifest, config, layout, files,
  * tensors' presence is left to the loader that names what it needs). */
 swl_status swl_checkpoint_open(swl_checkpoint **out, const char *dir, swl_error *err);
+/* The same, but the tensors of MLX and Hugging Face directories pass through `filter` before anything is concluded from
+ * them: it may put another set in the place of c->dense. For conversions; the engine reads what lies in the files. */
+typedef swl_status (*swl_checkpoint_filter)(swl_checkpoint *c, swl_error *err);
+swl_status swl_checkpoint_open_through(swl_checkpoint **out, const char *dir, swl_checkpoint_filter filter,
+                                       swl_error *err);
 void swl_checkpoint_close(swl_checkpoint *c);
 
 /* A dense tensor by its canonical name ("model.layers.0.mlp.gate.weight", "lm_head.weight"), whatever prefix the file

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "install/fp8_source.h"
 #include "install/gguf_source.h"
 
 static bool begins_with_gguf(const char *path)
@@ -24,5 +25,5 @@ swl_status swl_open_source(swl_checkpoint **out, const char *path, swl_error *er
 {
     if (begins_with_gguf(path))
         return swl_gguf_checkpoint_open(out, path, err);
-    return swl_checkpoint_open(out, path, err);
+    return swl_checkpoint_open_through(out, path, swl_fp8_filter, err);
 }

@@ -39,6 +39,7 @@ passed = failed = 0
 
 
 def check(name, trouble):
+    """trouble: nothing, or what is wrong."""
     global passed, failed
     if trouble:
         failed += 1

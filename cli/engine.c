@@ -160,6 +160,16 @@ static void note_pool(const engine *e, uint64_t asked)
              format_bytes(got, p.pool), format_bytes(wanted, asked));
 }
 
+/* At a terminal: what takes its time. It vanishes when the model is there. */
+static void show_loading(const arguments *a, const swl_model_options *o)
+{
+    swl_memory_plan plan;
+    char dense[16];
+
+    if (stderr_is_terminal() && !opt_on(a, OPT_QUIET) && !opt_on(a, OPT_JSON) && !swl_memory_plan_make(&plan, o, NULL))
+        progress_show("loading %s of weights", format_bytes(dense, plan.dense));
+}
+
 static swl_status open_model(engine *e, const arguments *a, bool describe_only, swl_error *err)
 {
     swl_model_options options;
@@ -174,7 +184,10 @@ static swl_status open_model(engine *e, const arguments *a, bool describe_only, 
     if (opt_on(a, OPT_GPU) && !opt_on(a, OPT_QUIET))
         note("--gpu: this version has no GPU engine; computing on the processor");
     options.describe_only = describe_only;
+    if (!describe_only)
+        show_loading(a, &options);
     st = swl_model_open(&e->model, &options, err);
+    progress_clear();
     if (st)
         return st;
     swl_model_info_get(e->model, &e->info);
@@ -199,31 +212,48 @@ swl_status engine_describe(engine *e, const arguments *a, swl_error *err)
     return open_model(e, a, true, err);
 }
 
-swl_status engine_open(engine *e, const arguments *a, bool needs_tokenizer, swl_error *err)
+static swl_status open_tokenizer(engine *e, const arguments *a, bool needed, swl_error *err)
 {
     swl_status st = engine_open_model(e, a, err);
 
+    if (!st)
+        st = swl_tokenizer_open(&e->tokenizer, e->dir, err);
+    return e->model && st == SWL_E_NOT_FOUND && !needed ? SWL_OK : st;
+}
+
+swl_status engine_open_session(engine *e, const arguments *a, bool needs_tokenizer, swl_error *err)
+{
+    swl_status st = open_tokenizer(e, a, needs_tokenizer, err);
+
+    return st ? st : swl_session_create(&e->session, e->model, err);
+}
+
+swl_status engine_open_chat(engine *e, const arguments *a, swl_error *err)
+{
+    swl_status st = open_tokenizer(e, a, true, err);
+    swl_engine_options o;
+
     if (st)
         return st;
-    st = swl_tokenizer_open(&e->tokenizer, e->dir, err);
-    if (st == SWL_E_NOT_FOUND && !needs_tokenizer)
-        st = SWL_OK;
-    if (!st)
-        st = swl_session_create(&e->session, e->model, err);
-    return st;
+    swl_engine_options_init(&o);
+    o.model = e->model;
+    o.tokenizer = e->tokenizer;
+    o.dir = e->dir;
+    return swl_engine_open(&e->engine, &o, err);
 }
 
 swl_status engine_close(engine *e, swl_status st, swl_error *err)
 {
     swl_status recorded = e->model ? swl_routes_record(e->model, NULL, st ? NULL : err) : SWL_OK;
 
+    swl_engine_close(e->engine);
     swl_session_free(e->session);
     swl_model_close(e->model);
     swl_tokenizer_close(e->tokenizer);
     return st ? st : recorded;
 }
 
-static uint64_t random_seed(void)
+uint64_t random_seed(void)
 {
     FILE *f = fopen("/dev/urandom", "rb");
     uint32_t seed = (uint32_t)time(NULL); /* short, to be typed again after --seed */
@@ -239,10 +269,11 @@ static uint64_t random_seed(void)
 /* FROM_BUILTIN when there is none. */
 static option_origin strongest_sampling_option(const arguments *a)
 {
-    static const option_id ids[] = {OPT_TEMP, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P, OPT_SEED};
+    static const option_id ids[] = {OPT_TEMP, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P, OPT_SEED, OPT_REPEAT_PENALTY,
+                                    OPT_PRESENCE_PENALTY, OPT_FREQUENCY_PENALTY};
     option_origin strongest = FROM_BUILTIN;
 
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         const option_value *v = &a->values[ids[i]];
 
         if (v->set && v->origin > strongest)
@@ -274,5 +305,8 @@ swl_status sampling_from(swl_sampling *p, const arguments *a, const char *dir, b
         p->top_p = (float)a->values[OPT_TOP_P].real;
     if (a->values[OPT_MIN_P].set)
         p->min_p = (float)a->values[OPT_MIN_P].real;
+    p->repetition_penalty = (float)a->values[OPT_REPEAT_PENALTY].real;
+    p->presence_penalty = (float)a->values[OPT_PRESENCE_PENALTY].real;
+    p->frequency_penalty = (float)a->values[OPT_FREQUENCY_PENALTY].real;
     return SWL_OK;
 }

@@ -8,7 +8,8 @@ typedef struct engine {
     const char *dir;
     swl_tokenizer *tokenizer; /* NULL when the directory has none and the command can do without */
     swl_model *model;
-    swl_session *session;
+    swl_session *session;     /* engine_open_session */
+    swl_engine *engine;       /* engine_open_chat */
     swl_model_info info;
 } engine;
 
@@ -23,7 +24,10 @@ swl_status model_check(const char *dir, swl_error *err);
 /* What the options ask of the library, after model_check. */
 swl_status model_options(swl_model_options *o, const arguments *a, const char *dir, swl_error *err);
 
-swl_status engine_open(engine *e, const arguments *a, bool needs_tokenizer, swl_error *err);
+/* Model, tokenizer and chat engine. */
+swl_status engine_open_chat(engine *e, const arguments *a, swl_error *err);
+/* Model, tokenizer (NULL where there is none, unless it is needed), and one conversation without an engine around it. */
+swl_status engine_open_session(engine *e, const arguments *a, bool needs_tokenizer, swl_error *err);
 /* Only the model: for commands that ask it about itself. */
 swl_status engine_open_model(engine *e, const arguments *a, swl_error *err);
 /* For figures only: nothing is loaded. */
@@ -31,6 +35,8 @@ swl_status engine_describe(engine *e, const arguments *a, swl_error *err);
 /* Half-open is allowed. Returns `st`, or why the record of the routes is not complete. */
 swl_status engine_close(engine *e, swl_status st, swl_error *err);
 
+/* Short, to be typed again after --seed. */
+uint64_t random_seed(void);
 /* What to draw tokens by: option, else the model's generation_config.json, else built in. Without any sampling option
  * and with `greedy_unless_asked` it is the argmax. A seed that nobody named is random. */
 swl_status sampling_from(swl_sampling *p, const arguments *a, const char *dir, bool greedy_unless_asked,

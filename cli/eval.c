@@ -140,9 +140,9 @@ static swl_status open_both(evaluation *v, const arguments *a, swl_error *err)
     plain.n_operands--;
     exact = plain;
     exact.values[OPT_EXACT].on = true;
-    st = engine_open(&v->run, &plain, true, err);
+    st = engine_open_session(&v->run, &plain, true, err);
     if (!st && opt_on(a, OPT_AGAINST_EXACT))
-        st = engine_open(&v->exact, &exact, true, err);
+        st = engine_open_session(&v->exact, &exact, true, err);
     if (st)
         return st;
     v->vocab = v->run.info.vocab;

@@ -1,4 +1,5 @@
 /* input.c: reading text and ids. */
+#define _POSIX_C_SOURCE 200809L
 #include "input.h"
 
 #include <errno.h>
@@ -112,6 +113,29 @@ swl_status input_text(const char *path, char **text, size_t *n_bytes, swl_error 
         *text = NULL;
     }
     return st;
+}
+
+swl_status system_message(const arguments *a, char **text, swl_error *err)
+{
+    const option_value *typed = &a->values[OPT_SYSTEM], *file = &a->values[OPT_SYSTEM_FILE];
+    size_t n;
+
+    *text = NULL;
+    if (file->set && (!typed->set || file->origin > typed->origin))
+        return input_text(file->text, text, &n, err);
+    if (typed->set && *typed->text)
+        *text = strdup(typed->text);
+    return typed->set && *typed->text && !*text ? fail(err, SWL_E_NOMEM, "out of memory") : SWL_OK;
+}
+
+char *input_joined(const char *turn, const char *text)
+{
+    size_t n = strlen(turn) + strlen(text) + 3;
+    char *p = malloc(n);
+
+    if (p)
+        snprintf(p, n, "%s\n\n%s", turn, text);
+    return p;
 }
 
 swl_status id_list_append(id_list *l, const int32_t *ids, int64_t n, swl_error *err)

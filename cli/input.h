@@ -8,6 +8,12 @@
  * that names the offset. *text: free. A closed standard input is an empty one. */
 swl_status input_text(const char *path, char **text, size_t *n_bytes, swl_error *err);
 
+/* What --system and --system-file say: free; NULL: nothing. */
+swl_status system_message(const arguments *a, char **text, swl_error *err);
+
+/* A message and a text that goes with it: free. NULL: out of memory. */
+char *input_joined(const char *turn, const char *text);
+
 /* Offset of the first byte that is not UTF-8, or n_bytes. */
 size_t utf8_valid_prefix(const char *text, size_t n_bytes);
 

@@ -6,15 +6,20 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t stoppable, asked;
-static swl_session *volatile session;
+static void (*volatile hook)(void *arg);
+static void *volatile hook_arg;
+static void (*volatile leave)(void);
 
 static void on_signal(int number)
 {
-    if (!stoppable || asked)
+    if (!stoppable || asked) {
+        if (leave)
+            leave();
         _exit(128 + number);
+    }
     asked = number;
-    if (session)
-        swl_session_cancel(session, true);
+    if (hook)
+        hook(hook_arg);
 }
 
 void interrupt_install(void)
@@ -39,9 +44,16 @@ void interrupt_stoppable(bool on)
     stoppable = on;
 }
 
-void interrupt_session(swl_session *s)
+void interrupt_hook(void (*stop)(void *arg), void *arg)
 {
-    session = s;
+    hook = NULL;
+    hook_arg = arg;
+    hook = stop;
+}
+
+void interrupt_at_exit(void (*f)(void))
+{
+    leave = f;
 }
 
 bool interrupt_asked(void)

@@ -7,14 +7,14 @@
 
 #include <stdbool.h>
 
-#include <swiftlet/swiftlet.h>
-
 void interrupt_install(void);
 /* Begins or ends a phase that looks at interrupt_asked; beginning forgets an earlier request. */
 void interrupt_stoppable(bool on);
 bool interrupt_asked(void);
-/* The first signal of a stoppable phase also stops what this session runs, in the middle of a pass. NULL: no session. */
-void interrupt_session(swl_session *s);
+/* What the first signal of a stoppable phase also does, to stop in the middle of a pass. NULL: nothing more. */
+void interrupt_hook(void (*stop)(void *arg), void *arg);
+/* What is done before a signal ends the program at once: to set a terminal back. Async-signal-safe. NULL: nothing. */
+void interrupt_at_exit(void (*leave)(void));
 /* The signal that asked for the end, 0 when none has. */
 int interrupt_signal(void);
 

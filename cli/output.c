@@ -1,5 +1,6 @@
 /* output.c: standard output and standard error, error reports and exit codes. */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE
+#define _DARWIN_C_SOURCE
 #include "output.h"
 
 #include <errno.h>
@@ -8,9 +9,11 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "chars.h"
 #include "input.h"
 #include "interrupt.h"
 
@@ -186,6 +189,18 @@ void out_text(const char *text, size_t n_bytes)
         out_bytes(text, n_bytes);
 }
 
+void err_text(style s, const char *text, size_t n_bytes)
+{
+    progress_clear();
+    fputs(s ? out_style(s) : "", stderr);
+    if (stderr_is_terminal())
+        escaped(err_bytes, text, n_bytes);
+    else
+        err_bytes(text, n_bytes);
+    fputs(s ? out_style(STYLE_NONE) : "", stderr);
+    fflush(stderr);
+}
+
 void out_printf(const char *format, ...)
 {
     char line[2048];
@@ -224,6 +239,18 @@ json_t *out_string(const char *text)
     replaced = json_string(copy);
     free(copy);
     return replaced;
+}
+
+json_t *out_bytes_json(const char *p, size_t n)
+{
+    json_t *bytes;
+
+    if (utf8_valid_prefix(p, n) == n)
+        return json_stringn(p, n);
+    bytes = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(bytes, json_integer((unsigned char)p[i]));
+    return bytes;
 }
 
 json_t *out_real(double x)
@@ -336,16 +363,54 @@ int exit_code(swl_status st)
     }
 }
 
+void terminal_size(int *columns, int *rows)
+{
+    struct winsize w = {0};
+
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) < 0)
+        w = (struct winsize){0};
+    *columns = w.ws_col ? w.ws_col : 80;
+    *rows = w.ws_row ? w.ws_row : 24;
+}
+
+static void progress_line(const char *text, const char *format, va_list ap)
+{
+    char line[1024], *p = line;
+    int columns, rows, n = vsnprintf(line, sizeof line, format, ap);
+    size_t from, length;
+
+    terminal_size(&columns, &rows);
+    fprintf(stderr, "\r\033[K%s", text ? out_style(STYLE_DIM) : "");
+    if (n < 0 || n >= columns) {
+        line[n < 0 ? 0 : columns - 1] = 0; /* the figures are ASCII */
+        n = columns;
+    }
+    fputs(p, stderr);
+    length = text ? strlen(text) : 0;
+    from = text ? text_tail(text, length, columns - 1 - n) : 0;
+    for (size_t i = from; i < length; i++)
+        fputc((unsigned char)text[i] < 0x20 || text[i] == 0x7f ? ' ' : text[i], stderr);
+    fputs(text ? out_style(STYLE_NONE) : "", stderr);
+    fflush(stderr);
+    progress_shown = true;
+}
+
 void progress_show(const char *format, ...)
 {
     va_list ap;
 
-    fputs("\r\033[K", stderr);
     va_start(ap, format);
-    vfprintf(stderr, format, ap);
+    progress_line(NULL, format, ap);
     va_end(ap);
-    fflush(stderr);
-    progress_shown = true;
+}
+
+void progress_tail(const char *text, const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    progress_line(text, format, ap);
+    va_end(ap);
 }
 
 void progress_clear(void)

@@ -28,12 +28,16 @@ bool stderr_is_terminal(void);
 void out_text(const char *text, size_t n_bytes);
 /* Like out_text for text that may hold anything: file names, tokens in tables. */
 void out_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Text of the model, or of ours, on standard error; control characters are shown at a terminal, newline and tab excepted. */
+void err_text(style s, const char *text, size_t n_bytes);
 /* One object on a line of its own; takes over the reference. */
 void out_json(json_t *object);
 /* {"version":1}, to be filled. */
 json_t *out_object(void);
 /* A string; bytes that are not UTF-8 (file names may hold any) as "?". */
 json_t *out_string(const char *text);
+/* A string, or the array of its bytes when it is not UTF-8. */
+json_t *out_bytes_json(const char *p, size_t n);
 /* A number, or null where JSON has none (not finite). */
 json_t *out_real(double x);
 /* Everything has reached its place, or why it has not. */
@@ -47,7 +51,11 @@ int exit_code(swl_status st);
 
 /* A line on a terminal's standard error that is written over and vanishes. */
 void progress_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same with as much of the end of a text as fits behind it. */
+void progress_tail(const char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void progress_clear(void);
+/* Columns and rows of the terminal; 80 and 24 where they are unknown. */
+void terminal_size(int *columns, int *rows);
 
 /* Wall clock in seconds from an arbitrary start. */
 double seconds_now(void);

@@ -32,19 +32,6 @@ static void print_piece(int32_t id, const char *p, size_t n)
     out_printf("\"\n");
 }
 
-/* A string, or the array of its bytes when it is not UTF-8. */
-static json_t *piece_json(const char *p, size_t n)
-{
-    json_t *bytes;
-
-    if (utf8_valid_prefix(p, n) == n)
-        return json_stringn(p, n);
-    bytes = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(bytes, json_integer((unsigned char)p[i]));
-    return bytes;
-}
-
 static void print_tokens(const swl_tokenizer *t, const int32_t *ids, int64_t n_ids, bool json)
 {
     json_t *root = json ? out_object() : NULL, *rows = json ? json_array() : NULL;
@@ -56,7 +43,7 @@ static void print_tokens(const swl_tokenizer *t, const int32_t *ids, int64_t n_i
         if (json) {
             json_t *row = json_object();
             json_object_set_new(row, "id", json_integer(ids[i]));
-            json_object_set_new(row, "piece", piece_json(p ? p : "", (size_t)n));
+            json_object_set_new(row, "piece", out_bytes_json(p ? p : "", (size_t)n));
             json_array_append_new(rows, row);
         } else {
             print_piece(ids[i], p ? p : "", (size_t)n);

@@ -10,14 +10,11 @@ static const part parts[] = {
     {"swiftlet", "Apache-2.0", "this program"},
     {"jansson", "MIT", "JSON"},
     {"PCRE2", "BSD-3-Clause", "the tokenizer's patterns"},
-    {"utf8proc", "MIT and Unicode-DFS-2015", "normal forms of text"},
+    {"utf8proc", "MIT and Unicode-DFS-2015", "normal forms and widths of text"},
     {"OpenSSL libcrypto", "Apache-2.0", "SHA-256"},
 #ifdef SWL_HAVE_SERVER
     {"libevent", "BSD-3-Clause", "connections of the server"},
     {"zlib", "Zlib", "compressed requests"},
-#endif
-#ifdef SWL_HAVE_LIBEDIT
-    {"libedit", "BSD-3-Clause", "line editing"},
 #endif
 };
 #define N_PARTS (int)(sizeof parts / sizeof parts[0])

@@ -17,9 +17,12 @@ pc:libpcre2-8    libpcre2-dev     pcre2-devel         pcre2        pcre2
 pc:libutf8proc   libutf8proc-dev  utf8proc-devel      libutf8proc  utf8proc
 pc:libcrypto     libssl-dev       openssl-devel       openssl      openssl@3
 pc:liburing      liburing-dev     liburing-devel      liburing     -
+<<<<<<< HEAD
 ?pc:libevent_core libevent-dev    libevent-devel      libevent     libevent
 ?pc:zlib         zlib1g-dev       zlib-devel          zlib         zlib
 ?pc:libedit      libedit-dev      libedit-devel       libedit      libedit
+=======
+>>>>>>> b52548f (cli: chat and generate on the chat engine; a line editor of our own)
 '
 PACKAGES_CHECK='
 pc:cmocka        libcmocka-dev    libcmocka-devel     cmocka       cmocka
@@ -105,7 +108,7 @@ need_packages()
     pm=$(package_manager)
     if [ "$pm" = brew ]; then
         # Kept out of the default search path by brew.
-        PKG_CONFIG_PATH="$(brew --prefix)/opt/openssl@3/lib/pkgconfig:$(brew --prefix)/opt/libedit/lib/pkgconfig:${PKG_CONFIG_PATH:-}"
+        PKG_CONFIG_PATH="$(brew --prefix)/opt/openssl@3/lib/pkgconfig:${PKG_CONFIG_PATH:-}"
         export PKG_CONFIG_PATH
     fi
     missing=$(echo "$2" | missing_packages "$pm")

@@ -269,6 +269,8 @@ void swl_sampling_init(swl_sampling *p)
 {
     memset(p, 0, sizeof *p);
     p->top_p = 1;
+    p->repetition_penalty = 1;
+    p->repeat_last_n = -1;
 }
 
 swl_status swl_sampling_load(swl_sampling *p, const char *dir, swl_error *err)

@@ -12,6 +12,7 @@
  *   SCRIPT_CREATE_MS  how long it takes to make a request     SCRIPT_WORDS       a token is a word with the space before
  *   SCRIPT_FAIL_AT    after so many tokens the request fails with a read error
  *   SCRIPT_ENGINE     status that swl_engine_open fails with
+ *   SCRIPT_READY      file that is written when the fourth pass begins: the script is in the middle of its work
  *   SCRIPT_REQUESTS   file that receives what every request was made with, a JSON object on a line
  *
  * A prompt reads "[role]content" for each message, a token a byte; what of it an earlier prompt began with counts as
@@ -656,6 +657,17 @@ static void run(swl_request *r)
         answer(r);
 }
 
+static void say_ready(void)
+{
+    static int n_passes;
+    FILE *f = ++n_passes == 4 ? fopen(script("SCRIPT_READY", "/dev/null"), "w") : NULL;
+
+    if (f) {
+        fputs("ready", f);
+        fclose(f);
+    }
+}
+
 /* A pass takes time, unless all that take part in it are cancelled. */
 static void pass_time(swl_request **running, int32_t n)
 {
@@ -665,6 +677,7 @@ static void pass_time(swl_request **running, int32_t n)
     for (int32_t i = 0; i < n; i++)
         slow |= running[i]->started && running[i]->n_done < running[i]->n_prompt;
     end += 1e-3 * (double)atol(script(slow ? "SCRIPT_PROMPT_MS" : "SCRIPT_DELAY_MS", "0"));
+    say_ready();
     while (now() < end) {
         int32_t n_left = 0;
 

@@ -26,13 +26,19 @@ def run(*arguments, **more):
     return harness.run(PROGRAM, *arguments, **more)
 
 
-def log_of(*arguments, **more):
-    """The prompts that the engine was given, one a generation."""
+def requests_of(*arguments, **more):
+    """What the engine was asked, one request an answer."""
     with tempfile.NamedTemporaryFile() as log:
-        p = run(*arguments, SCRIPT_LOG=log.name, **more)
+        p = run(*arguments, SCRIPT_REQUESTS=log.name, **more)
         if p.returncode:
             raise AssertionError(p.stderr)
-        return log.read().decode().splitlines()
+        return [json.loads(line) for line in log.read().splitlines()]
+
+
+def asked(*arguments, **more):
+    """The text of each request, or its messages as (role, content)."""
+    return [r["text"] if r["text"] is not None else [(m["role"], m["content"]) for m in json.loads(r["messages"])]
+            for r in requests_of(*arguments, **more)]
 
 
 class Help(unittest.TestCase):
@@ -155,8 +161,7 @@ class Values(unittest.TestCase):
             self.assertEqual(self.figures(*spelling)["generated_tokens"], 3, spelling)
 
     def test_options_may_stand_before_operands_and_end_with_two_dashes(self):
-        self.assertEqual(log_of("chat", "-q", MODEL, "--", "-n"),
-                         ["0 <|im_start|>user|-n<|im_end|>|<|im_start|>assistant|"])
+        self.assertEqual(asked("chat", "-q", MODEL, "--", "-n"), [[("user", "-n")]])
 
     def test_the_environment_sets_what_no_option_does(self):
         self.assertEqual(self.figures(SWIFTLET_MAX_TOKENS="4")["generated_tokens"], 4)
@@ -285,12 +290,12 @@ class Input(unittest.TestCase):
             f.write(b"some text")
             f.flush()
             for p in [["-p", "some text"], ["-f", f.name]]:
-                self.assertEqual(log_of("generate", MODEL, *p), ["0 some text"])
+                self.assertEqual(asked("generate", MODEL, *p), ["some text"])
             for p in [[], ["-f", "-"]]:
-                self.assertEqual(log_of("generate", MODEL, *p, stdin=b"some text"), ["0 some text"])
+                self.assertEqual(asked("generate", MODEL, *p, stdin=b"some text"), ["some text"])
 
     def test_a_byte_order_mark_is_dropped(self):
-        self.assertEqual(log_of("generate", MODEL, stdin=b"\xef\xbb\xbftext"), ["0 text"])
+        self.assertEqual(asked("generate", MODEL, stdin=b"\xef\xbb\xbftext"), ["text"])
 
     def test_what_is_not_utf8_is_refused_with_its_offset(self):
         for text, at in [(b"ab\xff", 2), (b"\xc3", 0), (b"a\xed\xa0\x80", 1), (b"\xc0\x80", 0), (b"\xf4\x90\x80\x80", 0)]:
@@ -307,10 +312,8 @@ class Input(unittest.TestCase):
         self.assertEqual(run("generate", MODEL).returncode, 2)
 
     def test_piped_text_is_appended_to_the_turn(self):
-        self.assertEqual(log_of("chat", MODEL, "summarise", stdin=b"a file\n"),
-                         ["0 <|im_start|>user|summarise||a file<|im_end|>|<|im_start|>assistant|"])
-        self.assertEqual(log_of("chat", MODEL, stdin=b" a\nfile "),
-                         ["0 <|im_start|>user|a|file<|im_end|>|<|im_start|>assistant|"])
+        self.assertEqual(asked("chat", MODEL, "summarise", stdin=b"a file\n"), [[("user", "summarise\n\na file\n")]])
+        self.assertEqual(asked("chat", MODEL, stdin=b" a\nfile "), [[("user", " a\nfile ")]])
 
     def test_tokens_of_bytes_that_are_no_characters_are_lists(self):
         p = run("tokenize", MODEL, "\u00e9\n", "--json")
@@ -320,21 +323,68 @@ class Input(unittest.TestCase):
 
 
 class Conversation(unittest.TestCase):
-    def test_a_second_turn_reads_only_what_is_new(self):
-        rows = log_of("chat", MODEL, "a", "b", "-s", "S", SCRIPT_TEXT="one")
-        head = "<|im_start|>system|S<|im_end|>|<|im_start|>user|a<|im_end|>|<|im_start|>assistant|"
-        self.assertEqual(rows, ["0 " + head, "%d <|im_end|>|<|im_start|>user|b<|im_end|>|<|im_start|>assistant|"
-                                % (len(head) + 3)])
+    def test_every_turn_is_asked_with_what_went_before(self):
+        first = [("system", "S"), ("user", "a")]
+        self.assertEqual(asked("chat", MODEL, "a", "b", "-s", "S", SCRIPT_TEXT="one"),
+                         [first, first + [("assistant", "one"), ("user", "b")]])
 
-    def test_thoughts_of_earlier_answers_are_not_repeated(self):
-        with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, "chat_template.jinja"), "w") as f:
-                f.write("{% if enable_thinking %}")
-            rows = log_of("chat", folder, "a", "b", SCRIPT_TEXT="one")
-        thought = "<think>||</think>||"
-        first = "<|im_start|>user|a<|im_end|>|<|im_start|>assistant|"
-        self.assertEqual(rows, ["0 " + first + thought, "0 " + first + "one<|im_end|>|<|im_start|>user|b<|im_end|>|"
-                                "<|im_start|>assistant|" + thought])
+    def test_a_system_message_may_come_from_a_file(self):
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(b"from a file")
+            f.flush()
+            for command in [["chat", MODEL, "a"], ["generate", MODEL, "--chat", "-p", "a"]]:
+                self.assertEqual(asked(*command, "--system-file", f.name), [[("system", "from a file"), ("user", "a")]])
+                self.assertEqual(asked(*command, "-s", "S", SWIFTLET_SYSTEM_FILE=f.name), [[("system", "S"), ("user", "a")]])
+
+    def test_options_reach_the_request(self):
+        r = requests_of("chat", MODEL, "a", "--think", "low", "-n", "5", "--temp", "0.5", "--top-k", "3", "--top-p", "0.25",
+                        "--min-p", "0.125", "--repeat-penalty", "1.5", "--presence-penalty", "0.5", "--frequency-penalty", "-0.5",
+                        "--seed", "9", "--stop", "x", "--stop", "y")[0]
+        want = {"think": 3, "n_max": 5, "temperature": 0.5, "top_k": 3, "top_p": 0.25, "min_p": 0.125, "repetition_penalty": 1.5,
+                "presence_penalty": 0.5, "frequency_penalty": -0.5, "seed": 9, "stop": ["x", "y"], "constrain": 0}
+        self.assertEqual({k: r[k] for k in want}, want)
+        r = requests_of("generate", MODEL, "--chat", "-p", "a", "--greedy", "--repeat-penalty", "2", "--presence-penalty", "1")[0]
+        self.assertEqual((r["temperature"], r["repetition_penalty"], r["presence_penalty"], r["n_max"]), (0, 1, 0, -1))
+
+    def test_a_schema_constrains_the_answer(self):
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(b'{"type": "object"}')
+            f.flush()
+            r = requests_of("chat", MODEL, "a", "--json-schema", f.name)[0]
+            self.assertEqual((r["constrain"], r["constraint"]), (2, '{"type": "object"}'))
+            self.assertEqual(run("generate", MODEL, "-p", "a", "--json-schema", f.name, SCRIPT_JSON='{"a":1}').stdout, b'{"a":1}')
+            f.write(b'"$recursiveRef"')
+            f.flush()
+            p = run("chat", MODEL, "a", "--json-schema", f.name)
+            self.assertEqual((p.returncode, p.stdout), (6, b""))
+
+    def test_probabilities_come_with_json(self):
+        p = json.loads(run("generate", MODEL, "-p", "x", "--json", "--logprobs", "2", SCRIPT_TEXT="!a").stdout)
+        self.assertEqual(p["ids"], [33, 97])
+        self.assertEqual(p["logprobs"][1], {"id": 97, "token": "a", "logprob": -0.125, "top": [
+            {"id": 32, "token": " ", "logprob": -0.5}, {"id": 33, "token": "!", "logprob": -1.0}]})
+        self.assertEqual(run("generate", MODEL, "-p", "x", "--logprobs", "2").returncode, 2)
+
+    def test_thoughts_are_no_part_of_the_answer(self):
+        script = {"SCRIPT_TEXT": "<think>let me see</think>It is so."}
+        p = run("chat", MODEL, "x", **script)
+        self.assertEqual((p.stdout, p.stderr), (b"It is so.", b""))
+        p = run("chat", MODEL, "x", "--show-thinking", **script)
+        self.assertEqual((p.stdout, p.stderr), (b"It is so.", b"let me see\n\n"))
+        o = json.loads(run("chat", MODEL, "x", "--json", **script).stdout)
+        self.assertEqual((o["text"], o["reasoning"], o["reasoning_tokens"]), ("It is so.", "let me see", 10))
+        self.assertEqual(run("chat", MODEL, "x", "--think", "off", "--show-thinking", **script).stderr, b"")
+
+    def test_conversations_are_saved_and_resumed(self):
+        with tempfile.TemporaryDirectory() as home:
+            env = {"SWIFTLET_HOME": home, "SCRIPT_TEXT": "one"}
+            asked("chat", MODEL, "a", "-s", "S", "--save", "my talk", **env)
+            self.assertEqual(os.listdir(os.path.join(home, "state", "sessions")), ["my talk.chat"])
+            self.assertEqual(asked("chat", MODEL, "b", "--resume", "my talk", **env),
+                             [[("system", "S"), ("user", "a"), ("assistant", "one"), ("user", "b")]])
+            self.assertEqual(run("chat", MODEL, "b", "--resume", "other", **env).returncode, 3)
+            for name in ["../x", "", ".x", "a/b"]:
+                self.assertEqual(run("chat", MODEL, "b", "--resume", name, **env).returncode, 2)
 
     def test_stop_texts_end_the_answer_before_them(self):
         def text(*stops):
@@ -348,7 +398,13 @@ class Conversation(unittest.TestCase):
     def test_states_are_saved_and_loaded(self):
         with tempfile.NamedTemporaryFile() as f:
             self.assertEqual(run("generate", MODEL, "-p", "abc", "-n", "1", "--save-state", f.name).returncode, 0)
-            self.assertEqual(log_of("generate", MODEL, "-p", "d", "--load-state", f.name), ["4 d"])
+            with tempfile.NamedTemporaryFile() as log:
+                run("generate", MODEL, "-p", "d", "--load-state", f.name, SCRIPT_LOG=log.name)
+                self.assertEqual(log.read(), b"4 d\n")
+        for more in [["--chat"], ["--stop", "x"]]:
+            p = run("generate", MODEL, "-p", "abc", "--save-state", "x", *more)
+            self.assertEqual(p.returncode, 2)
+            self.assertIn(more[0].encode() + b" cannot be used with a saved state", p.stderr)
 
 
 class ExitCodes(unittest.TestCase):
@@ -360,7 +416,12 @@ class ExitCodes(unittest.TestCase):
                 self.assertIn(b"SCRIPT_OPEN of the script", p.stderr)
 
     def test_errors_of_other_calls_count_as_well(self):
-        self.assertEqual(run("generate", MODEL, "-p", "x", SCRIPT_GENERATE="4").returncode, 4)
+        self.assertEqual(run("generate", MODEL, "-p", "x", SCRIPT_ENGINE="4").returncode, 4)
+        p = run("generate", MODEL, "-p", "x", SCRIPT_FAIL_AT="3")
+        self.assertEqual((p.returncode, p.stdout), (1, b"Hel"))
+        self.assertIn(b"a read failed as scripted", p.stderr)
+        p = run("generate", MODEL, "-p", "x" * 100, "--ctx", "64")
+        self.assertEqual((p.returncode, p.stdout), (4, b""))
         self.assertEqual(run("repack", "a", "--output", "b", SCRIPT_REPACK="7").returncode, 6)
 
     def test_json_errors_name_code_file_and_offset(self):
@@ -395,7 +456,7 @@ class Signals(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             ready = os.path.join(folder, "ready")
             p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=stdin,
-                                 env=harness.environment(SCRIPT_DELAY_MS="40", SCRIPT_READY=ready, **self.env))
+                                 env=harness.environment(SCRIPT_DELAY_MS="40", SCRIPT_PROMPT_MS="40", SCRIPT_READY=ready, **self.env))
             harness.wait_until(lambda: os.path.exists(ready) or p.poll() is not None)
         return p
 
@@ -456,88 +517,12 @@ class AtATerminal(unittest.TestCase):
         self.assertNotIn(b"\x1b", t.seen)
 
     def test_statistics_come_after_the_answer(self):
-        t = harness.Terminal(PROGRAM, "generate", MODEL, "-p", "x")
+        t = harness.Terminal(PROGRAM, "generate", MODEL, "-p", "x", NO_COLOR="1")
         self.assertEqual(t.finish(), 0)
-        self.assertRegex(t.seen.decode(), r"Hello, world\.\r\n13 tok  13\.0 t/s \| prompt 1 .* ctx 0%\r\n$")
-        t = harness.Terminal(PROGRAM, "generate", MODEL, "-p", "x", "--no-stats")
+        self.assertRegex(t.seen.decode(), r"Hello, world\.\r\n13 tok  [\d.]+ t/s \| prompt 1 \(0 cached\) .* \| ttft .* ctx 0%\r\n$")
+        t = harness.Terminal(PROGRAM, "generate", MODEL, "-q", "-p", "x", "--no-stats")
         t.finish()
         self.assertEqual(t.seen, b"Hello, world.\r\n")
-
-    def test_a_conversation(self):
-        with tempfile.NamedTemporaryFile() as log:
-            t = harness.Terminal(PROGRAM, "chat", MODEL, "-q", "--greedy", SCRIPT_LOG=log.name)
-            t.prompt()
-            t.type("h\u00e9llo\n".encode())
-            t.expect(b"Hello, world.\r\n")
-            t.prompt()
-            t.type(b"/clear\n")
-            t.prompt()
-            t.type(b"/nonsense\n")
-            t.expect(b"unknown command /nonsense")
-            t.prompt()
-            t.type(b"again\n")
-            t.expect(b"Hello, world.\r\n")
-            t.prompt()
-            t.type(b"\x04")
-            self.assertEqual(t.finish(), 0)
-            rows = log.read().decode().splitlines()
-        self.assertEqual(rows, ["0 <|im_start|>user|%s<|im_end|>|<|im_start|>assistant|" % s for s in ("h\u00e9llo", "again")])
-
-    def test_exit_leaves(self):
-        t = harness.Terminal(PROGRAM, "chat", MODEL)
-        t.prompt()
-        t.type(b"/exit\n")
-        self.assertEqual(t.finish(), 0)
-
-    def test_ctrl_c_stops_only_the_answer(self):
-        t = harness.Terminal(PROGRAM, "chat", MODEL, SCRIPT_DELAY_MS="20", SCRIPT_TEXT="abc" * 1000)
-        t.prompt()
-        t.type(b"x\n")
-        t.expect(b"abcabc")
-        t.type(b"\x03")
-        t.expect(b"stopped", 2)
-        t.prompt()
-        t.type(b"\x04")
-        self.assertEqual(t.finish(), 0)
-
-    def test_ctrl_c_at_the_prompt_leaves_when_pressed_twice(self):
-        t = harness.Terminal(PROGRAM, "chat", MODEL)
-        t.prompt()
-        t.type(b"\x03")
-        t.expect(b"Ctrl-D leaves")
-        t.prompt()
-        t.type(b"\x03")
-        self.assertEqual(t.finish(), 0)
-
-    def test_a_failed_turn_leaves_the_conversation_usable(self):
-        t = harness.Terminal(PROGRAM, "chat", MODEL, SCRIPT_GENERATE="4")
-        t.prompt()
-        t.type(b"x\n")
-        t.expect(b"SCRIPT_GENERATE of the script")
-        t.prompt()
-        t.type(b"\x04")
-        self.assertEqual(t.finish(), 0)
-
-    def test_prompts_are_not_part_of_redirected_output(self):
-        with tempfile.NamedTemporaryFile() as out:
-            t = harness.Terminal(PROGRAM, "chat", MODEL, stdout=out)
-            t.prompt()
-            t.type(b"x\n")
-            t.expect(b"t/s")
-            t.prompt()
-            t.type(b"\x04")
-            self.assertEqual(t.finish(), 0)
-            out.seek(0)
-            self.assertEqual(out.read(), b"Hello, world.\n")
-
-    def test_other_locales_read_lines_too(self):
-        t = harness.Terminal(PROGRAM, "chat", MODEL, LC_ALL="C")
-        t.prompt()
-        t.type("h\u00e9\n".encode())
-        t.expect(b"Hello, world.")
-        t.prompt()
-        t.type(b"\x04")
-        self.assertEqual(t.finish(), 0)
 
 
 harness.main()

@@ -19,6 +19,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -117,7 +118,7 @@ static void restore_replaced(const swl_stage *s)
     swl_free(aside);
 }
 
-static swl_status check_target(const swl_stage *s, swl_error *err)
+swl_status swl_stage_check_target(const swl_stage *s, swl_error *err)
 {
     struct stat sb;
 
@@ -136,7 +137,7 @@ static swl_status check_target(const swl_stage *s, swl_error *err)
     return SWL_OK;
 }
 
-/* 1: locked; 0: the name moved on meanwhile, try again; -1: *err is set. */
+/* 1: locked; 0: the name moved on meanwhile, try again; -1: *err is set; -2: it is, because another process is there. */
 static int try_lock(swl_stage *s, swl_error *err)
 {
     struct stat mine, named;
@@ -154,7 +155,7 @@ static int try_lock(swl_stage *s, swl_error *err)
     }
     if (flock(s->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
         swl_fail_at(err, SWL_E_FAIL, s->dir, -1, "%s is being written by another process", s->dir);
-        return -1;
+        return -2;
     } /* other failures: a file system without locks, where nothing better can be done */
     if (!fstat(s->lock, &mine) && !lstat(s->dir, &named) && mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
         return 1;
@@ -163,18 +164,33 @@ static int try_lock(swl_stage *s, swl_error *err)
     return 0;
 }
 
-static swl_status lock_dir(swl_stage *s, swl_error *err)
+static void drop_lock(swl_stage *s)
 {
+    if (s->lock >= 0)
+        close(s->lock); /* another process may hold it: nothing is removed */
+    s->lock = -1;
+}
+
+static swl_status lock_dir(swl_stage *s, swl_status (*on_wait)(void *arg, swl_error *err), void *arg, swl_error *err)
+{
+    const struct timespec pause = {0, 200000000};
+
     for (int tries = 0; tries < 100; tries++) {
         swl_error e = {.code = SWL_E_FAIL};
         int got = try_lock(s, &e);
+        swl_status st;
 
         if (got > 0)
             return SWL_OK;
-        if (got < 0) {
-            if (s->lock >= 0)
-                close(s->lock); /* another process holds it: it must not be removed */
-            s->lock = -1;
+        if (got < 0)
+            drop_lock(s);
+        if (got == -2 && on_wait) {
+            st = on_wait(arg, err);
+            if (st)
+                return st;
+            nanosleep(&pause, NULL);
+            tries = 0;
+        } else if (got < 0) {
             if (err)
                 *err = e;
             return e.code;
@@ -220,6 +236,49 @@ static swl_status name_paths(swl_stage *s, const char *target, swl_error *err)
     return s->parent && s->dir ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory");
 }
 
+static swl_status take(swl_stage *s, swl_status (*on_wait)(void *arg, swl_error *err), void *arg, swl_error *err)
+{
+    swl_status st = SWL_OK;
+
+    if (!swl_dir_exists(s->parent))
+        st = swl_fail_at(err, SWL_E_NOT_FOUND, s->parent, -1, "there is no directory %s to write into", s->parent);
+    if (!st)
+        st = lock_dir(s, on_wait, arg, err);
+    if (!st && !is_ours(s->dir)) {
+        st = swl_fail_at(err, SWL_E_ARG, s->dir, -1, "%s holds something else; move it away", s->dir);
+        drop_lock(s); /* so that closing the stage leaves it alone */
+    }
+    if (!st && is_empty(s->dir)) /* what is written first goes by a temporary name, which says nothing */
+        st = write_mark(s, "{}\n", err);
+    return st;
+}
+
+swl_status swl_stage_take(swl_stage *s, const char *target, bool replace, swl_status (*on_wait)(void *arg, swl_error *err),
+                          void *arg, swl_error *err)
+{
+    swl_status st;
+
+    *s = (swl_stage){.lock = -1, .replace = replace, .keep = true};
+    st = name_paths(s, target, err);
+    if (!st)
+        st = take(s, on_wait, arg, err);
+    if (st)
+        swl_stage_close(s);
+    return st;
+}
+
+swl_status swl_stage_clear(swl_stage *s, swl_error *err)
+{
+    return clear(s->dir, err);
+}
+
+swl_status swl_stage_remove(const char *dir, swl_error *err)
+{
+    swl_status st = clear(dir, err);
+
+    return !st && rmdir(dir) ? swl_fail_errno(err, dir, "cannot remove %s", dir) : st;
+}
+
 swl_status swl_stage_open(swl_stage *s, const char *target, bool replace, const char *mark, swl_error *err)
 {
     swl_status st;
@@ -227,16 +286,9 @@ swl_status swl_stage_open(swl_stage *s, const char *target, bool replace, const 
     *s = (swl_stage){.lock = -1, .replace = replace};
     st = name_paths(s, target, err);
     if (!st)
-        st = check_target(s, err);
-    if (!st && !swl_dir_exists(s->parent))
-        st = swl_fail_at(err, SWL_E_NOT_FOUND, s->parent, -1, "there is no directory %s to write into", s->parent);
+        st = swl_stage_check_target(s, err);
     if (!st)
-        st = lock_dir(s, err);
-    if (!st && !is_ours(s->dir)) {
-        st = swl_fail_at(err, SWL_E_ARG, s->dir, -1, "%s holds something else; move it away", s->dir);
-        close(s->lock); /* so that closing the stage leaves it alone */
-        s->lock = -1;
-    }
+        st = take(s, NULL, NULL, err);
     if (!st)
         st = clear(s->dir, err);
     if (!st)
@@ -322,6 +374,7 @@ swl_status swl_stage_commit(swl_stage *s, swl_error *err)
         st = swl_fail_errno(err, s->target, "cannot rename %s to %s", s->dir, s->target);
     if (st)
         return st;
+    s->keep = false;
     if (!old) {
         close(s->lock); /* nothing of ours is left under the partial name */
         s->lock = -1;
@@ -332,7 +385,9 @@ swl_status swl_stage_commit(swl_stage *s, swl_error *err)
 /* After an exchange the partial name leads to the old container, which goes the same way as a failed run. */
 void swl_stage_close(swl_stage *s)
 {
-    if (s->lock >= 0) {
+    if (s->lock >= 0 && s->keep) {
+        close(s->lock);
+    } else if (s->lock >= 0) {
         if (!holds(s->dir, SWL_STAGE_MARK))
             write_mark(s, "{}\n", NULL);
         if (!clear(s->dir, NULL))

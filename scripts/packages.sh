@@ -20,6 +20,7 @@ pc:liburing      liburing-dev     liburing-devel      liburing     -
 <<<<<<< HEAD
 ?pc:libevent_core libevent-dev    libevent-devel      libevent     libevent
 ?pc:zlib         zlib1g-dev       zlib-devel          zlib         zlib
+?pc:libcurl      libcurl4-openssl-dev  libcurl-devel   curl         curl
 ?pc:libedit      libedit-dev      libedit-devel       libedit      libedit
 =======
 >>>>>>> b52548f (cli: chat and generate on the chat engine; a line editor of our own)

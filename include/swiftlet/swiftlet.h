@@ -535,6 +535,100 @@ typedef struct swl_verify_row {
 SWL_API swl_status swl_verify(swl_model *m, const char *reference, double tolerance,
                               void (*on_row)(void *arg, const swl_verify_row *row), void *arg, swl_error *err);
 
+/* ---- getting models ----------------------------------------------------------------------------------------------- */
+
+/*
+ * swl_pull brings a model from a hub, a mirror or a directory into a .qpack: containers are copied, MLX and Hugging Face
+ * checkpoints are converted while they arrive, without being stored. What is there when it stops, for whatever reason,
+ * stays in NAME.qpack.partial, and the next call goes on from it. The target appears under its name complete and checked.
+ */
+
+typedef enum swl_pull_phase {
+    SWL_PULL_PLAN, SWL_PULL_FETCH, SWL_PULL_CONVERT, SWL_PULL_VERIFY, SWL_PULL_FINISH
+} swl_pull_phase;
+SWL_API const char *swl_pull_phase_name(swl_pull_phase phase); /* "fetch". Static storage. */
+
+/* What becomes of a file of the source. */
+typedef enum swl_pull_action { SWL_PULL_HAVE, SWL_PULL_RESUME, SWL_PULL_FRESH, SWL_PULL_CONVERTED } swl_pull_action;
+
+typedef struct swl_pull_file {
+    const char *path;
+    uint64_t size, have;       /* bytes; those that are there */
+    const char *digest;        /* "sha256:..."; "" when the source publishes none */
+    swl_pull_action action;
+} swl_pull_file;
+
+typedef struct swl_pull_plan {
+    const char *source;        /* "org/name", a URL, a directory */
+    const char *commit;        /* NULL when the source has none */
+    const char *kind;          /* "qpack", "mlx", "hf" */
+    const char *target;
+    const swl_pull_file *files;/* [n_files] */
+    int32_t n_files;
+    uint64_t bytes_total, bytes_left;   /* to receive */
+    uint64_t result_bytes;     /* of the container */
+    uint64_t disk_needed, disk_free;
+    uint64_t dense_bytes;      /* kept in memory when the model runs; 0: unknown yet */
+    int32_t n_left_out;        /* tensors of the source that have no place in the container */
+} swl_pull_plan;
+
+typedef enum swl_pull_event_kind {
+    SWL_PULL_PROGRESS, SWL_PULL_STALL, SWL_PULL_RETRY,
+    SWL_PULL_NOTE,             /* something to know: a changed commit, a source without hashes */
+    SWL_PULL_WAITING           /* another process works on the same target */
+} swl_pull_event_kind;
+
+typedef struct swl_pull_event {
+    swl_pull_event_kind kind;
+    swl_pull_phase phase;
+    const char *file;          /* being worked on; NULL: none in particular */
+    uint64_t done, total;      /* bytes of the phase */
+    const char *text;          /* of all kinds but PROGRESS */
+} swl_pull_event;
+
+typedef struct swl_pull_options {
+    const char *source;        /* "org/name", "hf://org/name@rev", "https://host/path/", or a directory */
+    const char *target;        /* NAME.qpack */
+    const char *revision;      /* branch, tag or commit; NULL: "main" */
+    const char *endpoint;      /* of the hub; NULL: https://huggingface.co */
+    const char *token;         /* sent to the endpoint and nowhere else; NULL: none */
+    const char *proxy, *no_proxy, *ca_file; /* NULL: none; the system's certificates */
+    const char *const *mirrors;/* [n_mirrors] places that have the same files; the hub then only says what is right */
+    int32_t n_mirrors;
+    const char *const *include, *const *exclude; /* patterns with * and ? that narrow the files of a packed source */
+    int32_t n_include, n_exclude;
+    const char *const *cache_roots; /* [n_cache_roots] hub caches to read from */
+    int32_t n_cache_roots;
+    const char *sha256;        /* of hashes.json, in hex: pins the whole container; NULL: not pinned */
+    bool require_hashes;       /* a source that publishes no digests is refused */
+    bool replace;              /* a target of another source is replaced once the new one is complete */
+    bool adopt;                /* take over what another program left unfinished in the target, as far as digests hold */
+    bool force;                /* also without enough free space */
+    bool no_wait;              /* fail when another process works on the target */
+    bool offline;              /* open no connection */
+    bool dry_run;              /* plan only */
+    int32_t n_streams;         /* 1 to 8 */
+    uint64_t part_bytes;       /* of large files at a time */
+    int32_t bits, group;       /* for unquantised sources, as in swl_repack_options */
+    double connect_seconds, stall_seconds, retry_seconds; /* 10; 30 without a byte; 1 before the first retry, then 2, 4, ... */
+    const volatile int *cancel;/* not 0: stop within a second, keep what is there; may be set by a signal handler */
+    void (*on_plan)(void *arg, const swl_pull_plan *plan);
+    void (*on_event)(void *arg, const swl_pull_event *event); /* at least every half second, also during stalls */
+    void *arg;
+} swl_pull_options;
+
+typedef struct swl_pull_result {
+    bool already;              /* it was installed, nothing was done */
+    char commit[72];           /* "" when the source has none */
+    char verified_by[16];      /* weakest check of any file: "sha256", "git-sha1", "size", "local" */
+    uint64_t bytes_received, result_bytes;
+    double seconds;
+} swl_pull_result;
+
+SWL_API void swl_pull_options_init(swl_pull_options *opt);
+/* result may be NULL. */
+SWL_API swl_status swl_pull(const swl_pull_options *opt, swl_pull_result *result, swl_error *err);
+
 /* ---- conversion ------------------------------------------------------------------------------------------------- */
 
 typedef struct swl_repack_options {

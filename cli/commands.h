@@ -18,6 +18,10 @@ extern const command commands[CMD_COUNT];
 
 swl_status run_chat(const arguments *a, swl_error *err);
 swl_status run_generate(const arguments *a, swl_error *err);
+swl_status run_pull(const arguments *a, swl_error *err);
+swl_status run_ls(const arguments *a, swl_error *err);
+swl_status run_rm(const arguments *a, swl_error *err);
+swl_status run_doctor(const arguments *a, swl_error *err);
 swl_status run_repack(const arguments *a, swl_error *err);
 swl_status run_verify(const arguments *a, swl_error *err);
 swl_status run_eval(const arguments *a, swl_error *err);

@@ -11,7 +11,8 @@ static const part parts[] = {
     {"jansson", "MIT", "JSON"},
     {"PCRE2", "BSD-3-Clause", "the tokenizer's patterns"},
     {"utf8proc", "MIT and Unicode-DFS-2015", "normal forms and widths of text"},
-    {"OpenSSL libcrypto", "Apache-2.0", "SHA-256"},
+    {"OpenSSL libcrypto", "Apache-2.0", "digests"},
+    {"libcurl", "curl (MIT-like)", "downloads"},
 #ifdef SWL_HAVE_SERVER
     {"libevent", "BSD-3-Clause", "connections of the server"},
     {"zlib", "Zlib", "compressed requests"},

@@ -16,7 +16,8 @@ import harness
 
 PROGRAM = sys.argv.pop(1)
 MODEL = tempfile.mkdtemp(prefix="swiftlet-test-")  # the scripted engine reads nothing from it
-COMMANDS = ["chat", "generate", "repack", "verify", "eval", "info", "bench", "serve", "tokenize", "completion", "help", "version"]
+COMMANDS = ["chat", "generate", "pull", "repack", "verify", "eval", "ls", "info", "rm", "bench", "serve",
+            "doctor", "tokenize", "completion", "help", "version"]
 
 # swl_status: exit code, as cli-web.md section 4 has them
 STATUS = {1: 1, 2: 2, 3: 4, 4: 4, 5: 3, 6: 3, 7: 6, 8: 1, 9: 5, 10: 130, 11: 1}
@@ -73,7 +74,7 @@ class Help(unittest.TestCase):
 
     def test_every_option_that_help_names_is_accepted(self):
         for command in COMMANDS:
-            for name, value in re.findall(r"^  (?:-\w,|   ) --([a-z-]+)( [A-Z])?", run("help", command).stdout.decode(),
+            for name, value in re.findall(r"^  (?:-\w,|   ) --([a-z0-9-]+)( [A-Z])?", run("help", command).stdout.decode(),
                                           re.M):
                 p = run(command, "--" + name, *(["1"] if value else []), "--help")
                 self.assertNotIn(b"unknown option", p.stderr, name)

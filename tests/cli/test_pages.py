@@ -33,7 +33,7 @@ def commands():
 
 def options(command):
     """Names in help, and the values of closed sets."""
-    return dict(re.findall(r"^  (?:-\w,|   ) --([a-z-]+)(?: ([^\s]+))?", run("help", command), re.M))
+    return dict(re.findall(r"^  (?:-\w,|   ) --([a-z0-9-]+)(?: ([^\s]+))?", run("help", command), re.M))
 
 
 class Manual(unittest.TestCase):
@@ -58,7 +58,7 @@ class Manual(unittest.TestCase):
 
     def test_pages_have_the_options_of_help(self):
         for c in commands():
-            in_page = re.findall(r"^\.B .*?\\-\\-((?:[a-z]|\\-)+)", self.page("swiftlet-%s.1" % c), re.M)
+            in_page = re.findall(r"^\.B .*?\\-\\-((?:[a-z0-9]|\\-)+)", self.page("swiftlet-%s.1" % c), re.M)
             self.assertEqual([n.replace("\\-", "-") for n in in_page], list(options(c)), c)
 
     def test_pages_are_without_warnings(self):

@@ -16,7 +16,8 @@ PROGRAM = sys.argv.pop(1)
 MODEL = tempfile.mkdtemp(prefix="swiftlet-test-")
 
 # A value for each kind of placeholder that help shows, and the command that shows the option.
-VALUES = {"ADDRESS": "::1", "KEY": "secret", "NAME": "name", "NAME,...": "a,b", "ORIGIN,...": "http://a",
+VALUES = {"URL": "http://nowhere/", "PATTERN": "*",
+          "ADDRESS": "::1", "KEY": "secret", "NAME": "name", "NAME,...": "a,b", "ORIGIN,...": "http://a",
           "N": "7", "X": "0.5", "SIZE": "3G", "TEXT": "some text", "FILE": "/nowhere/file", "DIR": "/nowhere", "MODEL": MODEL,
           "TIME": "5m"}
 
@@ -76,7 +77,7 @@ class Precedence(Home):
         seen = set()
         for command in re.findall(r"^  ([a-z-]+) ", self.run_("help").stdout.decode(), re.M):
             text = self.run_("help", command).stdout.decode()
-            for name, value in re.findall(r"^  (?:-\w,|   ) --([a-z-]+)(?: ([A-Za-z0-9_|,.-]+))?", text, re.M):
+            for name, value in re.findall(r"^  (?:-\w,|   ) --([a-z0-9-]+)(?: ([A-Za-z0-9_|,.-]+))?", text, re.M):
                 seen.add((command, name, value))
         listed = {row["name"] for row in self.settings()["settings"]}
         self.assertGreater(len(listed), 30)

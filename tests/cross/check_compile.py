@@ -73,7 +73,8 @@ def compile_one(command, isa, path):
 
 def compile_all(what, command, paths):
     isa = isa_flags()
-    command = [*command, "-std=c11", "-ffp-contract=off", '-DSWL_VERSION="cross"', "-DSWL_HAVE_URING=0", "-Iinclude",
+    command = [*command, "-std=c11", "-ffp-contract=off", '-DSWL_VERSION="cross"', "-DSWL_HAVE_URING=0", "-DSWL_HAVE_CURL=1",
+               "-Iinclude",
                "-Isrc", *WARNINGS, "-isystem", library_headers()]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", os.cpu_count() or 1))) as pool:

@@ -1,0 +1,9 @@
+/* doctor.c: swiftlet doctor. */
+#include "commands.h"
+#include "output.h"
+
+swl_status run_doctor(const arguments *a, swl_error *err)
+{
+    (void)a;
+    return fail(err, SWL_E_UNSUPPORTED, "not yet");
+}

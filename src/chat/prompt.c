@@ -441,7 +441,8 @@ static swl_status put_content(maker *m, const swl_turn *turn)
 /* Digits, without the quotes that a template may have put around them. *taken: bytes behind the seal. */
 static void put_number(maker *m, const char *digits, size_t n, const char *rest, size_t n_rest, size_t *taken)
 {
-    bool quoted = m->plain.n && m->plain.p[m->plain.n - 1] == '"' && n_rest && *rest == '"';
+    char before = m->plain.n ? m->plain.p[m->plain.n - 1] : 0;
+    bool quoted = (before == '"' || before == '\'') && n_rest && *rest == before;
 
     m->plain.n -= quoted;
     *taken = quoted;

@@ -36,26 +36,42 @@ void swl_seal_put(const swl_seal *s, swl_seal_kind kind, const char *body, size_
     swl_sbuf_put(out, last, CHAR_BYTES);
 }
 
+/* The noncharacter U+FDD0 + k at text, as itself or as the escape that Python's repr and JSON write for it: its length, or 0. */
+static size_t unit_at(const char *text, size_t n, int *k)
+{
+    static const char escape[] = "\\ufdd", digits[] = "0123456789abcdef";
+    const char *digit;
+
+    if (n >= CHAR_BYTES && !memcmp(text, first, 2) && (uint8_t)text[2] >= 0x90 && (uint8_t)text[2] < 0xa0) {
+        *k = (uint8_t)text[2] - 0x90;
+        return CHAR_BYTES;
+    }
+    if (n < sizeof escape || memcmp(text, escape, sizeof escape - 1))
+        return 0;
+    digit = strchr(digits, text[sizeof escape - 1]);
+    if (!digit || !*digit)
+        return 0;
+    *k = (int)(digit - digits);
+    return sizeof escape;
+}
+
 size_t swl_seal_at(const swl_seal *s, const char *text, size_t n, swl_seal_kind *kind, const char **body, size_t *n_body)
 {
-    size_t at = CHAR_BYTES * ((size_t)s->n_run + 2), end;
-    int which;
+    size_t at = 0, length;
+    int k;
 
-    if (n < at + 2 * CHAR_BYTES || memcmp(text, first, CHAR_BYTES))
-        return 0;
-    for (size_t i = CHAR_BYTES; i < at; i += CHAR_BYTES)
-        if (memcmp(text + i, run, CHAR_BYTES))
+    for (int32_t i = 0; i < s->n_run + 2; i++, at += length)
+        if (!(length = unit_at(text + at, n - at, &k)) || k != (i > 0))
             return 0;
-    which = (uint8_t)text[at + 2] - 0x93;
-    if (memcmp(text + at, first, 2) || which < 0 || which >= SWL_SEAL_KINDS)
+    length = unit_at(text + at, n - at, &k);
+    if (!length || k < 3 || k >= 3 + SWL_SEAL_KINDS)
         return 0;
-    at += CHAR_BYTES;
-    for (end = at; end + CHAR_BYTES <= n && memcmp(text + end, last, CHAR_BYTES); end++)
-        ;
-    if (end + CHAR_BYTES > n)
-        return 0;
-    *kind = (swl_seal_kind)which;
-    *body = text + at;
-    *n_body = end - at;
-    return end + CHAR_BYTES;
+    *kind = (swl_seal_kind)(k - 3);
+    *body = text + (at += length);
+    for (; at < n; at++)
+        if ((length = unit_at(text + at, n - at, &k)) && k == 2) {
+            *n_body = (size_t)(text + at - *body);
+            return at + length;
+        }
+    return 0;
 }

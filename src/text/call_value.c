@@ -85,6 +85,37 @@ static uint32_t kinds_of_choice(const json_t *root, const json_t *list, int dept
     return kinds;
 }
 
+static uint32_t kind_of_value(const json_t *v)
+{
+    switch (json_typeof(v)) {
+    case JSON_STRING:
+        return SWL_KIND_STRING;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return SWL_KIND_BOOLEAN;
+    case JSON_INTEGER:
+        return SWL_KIND_INTEGER;
+    case JSON_REAL:
+        return SWL_KIND_NUMBER;
+    case JSON_NULL:
+        return 0;
+    default:
+        return json_is_array(v) ? SWL_KIND_ARRAY : SWL_KIND_OBJECT;
+    }
+}
+
+/* Values that are listed say what they are. */
+static uint32_t kinds_of_literals(const json_t *schema)
+{
+    const json_t *list = json_object_get(schema, "enum"), *one = json_object_get(schema, "const"), *v;
+    uint32_t kinds = one ? kind_of_value(one) : 0;
+    size_t i;
+
+    json_array_foreach (list, i, v)
+        kinds |= kind_of_value(v);
+    return kinds ? kinds | SWL_KIND_UNION : 0;
+}
+
 static uint32_t kinds_of(const json_t *root, const json_t *schema, int depth)
 {
     static const char *const choices[] = {"anyOf", "oneOf", "allOf"};
@@ -103,12 +134,14 @@ static uint32_t kinds_of(const json_t *root, const json_t *schema, int depth)
             return kinds_of_choice(root, v, depth);
     }
     v = resolve(root, json_object_get(schema, "$ref"));
-    return v ? kinds_of(root, v, depth + 1) : 0;
+    return v ? kinds_of(root, v, depth + 1) : kinds_of_literals(schema);
 }
 
 uint32_t swl_call_kinds(const json_t *parameters, const char *key, size_t n)
 {
-    return kinds_of(parameters, member(json_object_get(parameters, "properties"), key, n), 0);
+    const json_t *schema = member(json_object_get(parameters, "properties"), key, n);
+
+    return kinds_of(parameters, schema ? schema : json_object_get(parameters, "additionalProperties"), 0);
 }
 
 /* ---- values ---- */

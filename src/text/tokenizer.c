@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "text/grammar_impl.h"
 #include "text/nfc.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
@@ -53,6 +54,7 @@ void swl_tokenizer_close(swl_tokenizer *t)
 {
     if (!t)
         return;
+    swl_vocab_free(atomic_load(&t->vocab));
     swl_splitter_free(t->splitter);
     swl_free(t->added);
     swl_free(t->pairs);

@@ -1,6 +1,7 @@
 /*
  * tokenizer_impl.h: what the files of the tokenizer share. A tokenizer is read-only once opened, but for `whole`, a
- * memory of answers that never change; so threads share it without a lock.
+ * memory of answers that never change, and `vocab`, which is made when it is first asked for; so threads share it without
+ * a lock.
  */
 #ifndef SWL_TEXT_TOKENIZER_IMPL_H
 #define SWL_TEXT_TOKENIZER_IMPL_H
@@ -55,6 +56,7 @@ struct swl_tokenizer {
     int32_t added_first[257]; /* added[added_first[b] .. added_first[b + 1]) begin with byte b */
 
     swl_splitter *splitter;
+    _Atomic(struct swl_vocab *) vocab; /* the tokens as grammars read them (grammar_vocab.c), NULL until one needs them */
 };
 
 /* tokenizer_load.c: fills the zeroed *t from the text of a tokenizer.json, which is changed on the way. `path` is for

@@ -445,7 +445,10 @@ swl_status typed_command(conversation *c, const char *line, bool *leave, swl_err
         names[i] = rows[i].name;
     if (!row) {
         near = nearest_name(name, names, N_ROWS);
-        note("unknown command %s%s%s; /help lists them", name, near ? "; did you mean " : "", near ? near : "");
+        if (near)
+            note("unknown command %s; did you mean %s?", name, near);
+        else
+            note("unknown command %s; /help lists them", name);
         return SWL_OK;
     }
     *leave = row->run == run_exit;

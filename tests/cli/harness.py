@@ -51,6 +51,7 @@ class Terminal:
 
     def __init__(self, program, *arguments, stdout=None, **env):
         self.fd, slave = pty.openpty()
+        self.name = os.ttyname(slave)
         self.seen = b""
         self.process = subprocess.Popen([program, *arguments], stdin=slave, stdout=slave if stdout is None else stdout,
                                         stderr=slave, env=environment(**env), start_new_session=True,

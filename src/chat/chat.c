@@ -33,6 +33,7 @@ void swl_chat_free(swl_chat *c)
     if (!c)
         return;
     json_decref(c->messages);
+    swl_free(c->ids);
     swl_free(c);
 }
 
@@ -98,7 +99,11 @@ swl_status swl_chat_fork(swl_chat **out, const swl_chat *c, swl_error *err)
 
     if (st)
         return st;
-    if (json_array_extend((*out)->messages, c->messages)) { /* messages are never changed, only replaced */
+    (*out)->ids = swl_calloc((size_t)c->n_ids, sizeof *c->ids);
+    if ((*out)->ids && c->n_ids)
+        memcpy((*out)->ids, c->ids, (size_t)c->n_ids * sizeof *c->ids);
+    (*out)->n_ids = c->n_ids;
+    if (!(*out)->ids || json_array_extend((*out)->messages, c->messages)) { /* messages are replaced, never changed */
         swl_chat_free(*out);
         *out = NULL;
         return no_memory(err);
@@ -243,6 +248,21 @@ static swl_status append_answer(swl_chat *c, const answer *a, swl_error *err)
     return !m || json_array_append_new(c->messages, m) ? no_memory(err) : SWL_OK;
 }
 
+/* The tokens of the conversation so far, to find its state again. */
+static void note_ids(swl_chat *c, const swl_request *r)
+{
+    int32_t n = r->ids ? r->n_prompt + r->n_out : 0, *ids = n ? swl_calloc((size_t)n, sizeof *ids) : NULL;
+
+    if (!ids)
+        return;
+    memcpy(ids, r->ids, (size_t)r->n_prompt * sizeof *ids);
+    if (r->n_out)
+        memcpy(ids + r->n_prompt, r->out, (size_t)r->n_out * sizeof *ids);
+    swl_free(c->ids);
+    c->ids = ids;
+    c->n_ids = n;
+}
+
 static swl_status ask(swl_chat *c, answer *a, swl_error *err)
 {
     swl_request_options o = *a->opt;
@@ -261,6 +281,7 @@ static swl_status ask(swl_chat *c, answer *a, swl_error *err)
         if (!st) {
             r->cancel = &c->cancel;
             st = run(a, r, err);
+            note_ids(c, r);
         }
         swl_request_free(r);
     }
@@ -295,19 +316,4 @@ swl_status swl_chat_answer(swl_chat *c, const swl_request_options *opt, swl_usag
 void swl_chat_cancel(swl_chat *c)
 {
     atomic_store(&c->cancel, true);
-}
-
-swl_status swl_chat_save(const swl_chat *c, const char *path, swl_error *err)
-{
-    (void)c;
-    (void)path;
-    return swl_fail(err, SWL_E_UNSUPPORTED, "conversations cannot be saved yet");
-}
-
-swl_status swl_chat_load(swl_chat *c, const char *path, bool *state_kept, swl_error *err)
-{
-    (void)c;
-    (void)path;
-    (void)state_kept;
-    return swl_fail(err, SWL_E_UNSUPPORTED, "conversations cannot be loaded yet");
 }

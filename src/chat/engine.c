@@ -80,6 +80,10 @@ swl_status swl_engine_open(swl_engine **out, const swl_engine_options *opt, swl_
     st = swl_chat_template_open(&e->tpl, opt->dir, opt->template_path, e->model->config->model_type, err);
     if (!st)
         st = open_slots(e, err);
+    if (!st && opt->session_dir)
+        st = swl_disk_open(&e->disk, e->model, opt->session_dir, opt->session_dir_bytes, err);
+    if (e->disk)
+        e->stats.disk_bytes = e->disk->bytes;
     if (st) {
         swl_engine_close(e);
         return st;
@@ -93,9 +97,12 @@ void swl_engine_close(swl_engine *e)
     if (!e)
         return;
     for (int32_t i = 0; e->slots && i < e->n_slots; i++) {
+        if (e->slots[i].session)
+            swl_slot_save(e, &e->slots[i]);
         swl_session_free(e->slots[i].session);
         swl_canon_deinit(&e->slots[i].canon);
     }
+    swl_disk_close(e->disk);
     swl_turns_deinit(&e->turns);
     swl_chat_template_close(&e->tpl);
     swl_free(e->slots);

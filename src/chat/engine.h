@@ -7,6 +7,7 @@
  *     prompt.c      messages -> rendered text -> ids
  *     request.c     a request: its options, checked and copied
  *     canon.c       ids as bytes, so that equal texts are found whatever their tokens
+ *     disk.c        conversations on disk
  *     slots.c       conversations in memory: what can be reused, and what has to go
  *     logits.c      from logits to a token: bias, penalties, bans, constraint
  *     answer_out.c  from tokens to events, and what is remembered of them
@@ -24,6 +25,7 @@
 #include <stdatomic.h>
 
 #include "chat/canon.h"
+#include "chat/disk.h"
 #include "chat/seal.h"
 #include "chat/turns.h"
 #include "session/session.h"
@@ -35,6 +37,7 @@
 enum {
     SWL_SHARE_TOKENS = 256,   /* of a prompt in one pass while others wait for their next token */
     SWL_MARK_EVERY = 4096,    /* tokens of a long prompt */
+    SWL_SAVE_TOKENS = 32,     /* shorter conversations are not worth a file */
     SWL_TOP_MAX = 20,
     SWL_FORCED_MAX = 16
 };
@@ -139,6 +142,10 @@ typedef struct swl_slot {
 swl_status swl_slot_take(swl_engine *e, swl_request *r, swl_error *err);
 /* The session ran or went back. */
 swl_status swl_slot_follow(swl_engine *e, swl_slot *s, swl_error *err);
+/* To the session directory, if there is one. */
+void swl_slot_save(swl_engine *e, const swl_slot *s);
+/* The idle slot whose loss is felt least, saved and emptied; NULL when all are busy. */
+swl_slot *swl_slot_clear(swl_engine *e);
 
 /* ---- the engine ---- */
 
@@ -159,6 +166,7 @@ struct swl_engine {
     swl_slot_info *info;      /* [n_slots] */
 
     /* of the thread that steps */
+    swl_disk *disk;           /* NULL: conversations that leave memory are gone */
     swl_slot *slots;
     int32_t n_slots, n_running;
     int32_t turn;             /* whose prompt comes next */

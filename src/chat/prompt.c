@@ -110,6 +110,8 @@ static swl_status find_turns(maker *m)
         pthread_mutex_lock(&m->e->lock);
         m->turns[i] = swl_turns_find(&m->e->turns, message, m->p->transcript);
         pthread_mutex_unlock(&m->e->lock);
+        if (m->turns[i]) /* what follows was said after the answer as it was, whatever the client left out */
+            memcpy(m->p->transcript, m->turns[i]->transcript, SWL_TRANSCRIPT_BYTES);
     }
     return st;
 }

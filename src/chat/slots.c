@@ -78,13 +78,13 @@ static int32_t best_source(const swl_engine *e, const found *f)
     return best;
 }
 
-/* The idle slot that the request takes; there is one. */
+/* The idle slot that the request takes; there is one. source -1: none has anything of it. */
 static int32_t choose_target(const swl_engine *e, const found *f, int32_t source)
 {
     int32_t best = -1;
     double best_price = 0;
 
-    if (!e->slots[source].owner && goes_on(&e->slots[source], &f[source]))
+    if (source >= 0 && !e->slots[source].owner && goes_on(&e->slots[source], &f[source]))
         return source;
     for (int32_t i = 0; i < e->n_slots; i++) {
         double p = price(e, &e->slots[i], &f[i]);
@@ -95,6 +95,56 @@ static int32_t choose_target(const swl_engine *e, const found *f, int32_t source
         best_price = p;
     }
     return best;
+}
+
+/* ---- the directory ---- */
+
+/* Before a conversation goes: it is kept on disk, with the places that a next prompt may go back to. */
+void swl_slot_save(swl_engine *e, const swl_slot *s)
+{
+    int32_t marks[3], n = 0, n_tokens = swl_session_n_tokens(s->session);
+    const swl_session *c = s->session;
+
+    if (!e->disk || n_tokens < SWL_SAVE_TOKENS || c->broken)
+        return;
+    if (c->n_marks)
+        marks[n++] = c->marks[0].n_tokens; /* the system block, as a rule */
+    for (int32_t i = 1; i < c->n_marks; i++)
+        if (c->marks[i].n_tokens == s->base || i == c->n_marks - 1)
+            marks[n < 3 ? n++ : 2] = c->marks[i].n_tokens;
+    swl_disk_save(e->disk, c, marks, n, NULL); /* a full disk is no reason to refuse an answer */
+    pthread_mutex_lock(&e->lock);
+    e->stats.disk_bytes = e->disk->bytes;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* A slot with what the directory has of a prompt, when that is worth reading; the slot in which it is now, or -1. */
+static int32_t load_from_disk(swl_engine *e, const swl_request *r, const swl_canon *prompt, const found *f, int32_t source)
+{
+    int32_t usable_tokens, target, file;
+    swl_status st;
+
+    if (!e->disk || r->o.prompt_logprobs)
+        return -1;
+    file = swl_disk_find(e->disk, e->tokenizer, prompt, r->prompt.ids, r->rendered, f[source].usable + SWL_SAVE_TOKENS / 2,
+                         &usable_tokens);
+    if (file < 0)
+        return -1;
+    target = choose_target(e, f, -1);
+    swl_slot_save(e, &e->slots[target]);
+    e->slots[target].canon.n = 0;
+    file = swl_disk_find(e->disk, e->tokenizer, prompt, r->prompt.ids, r->rendered, f[source].usable, &usable_tokens);
+    st = file < 0 ? SWL_E_NOT_FOUND : swl_disk_load(e->disk, file, e->slots[target].session, NULL);
+    if (st)
+        swl_session_reset(e->slots[target].session);
+    e->slots[target].base = usable_tokens;
+    if (swl_slot_follow(e, &e->slots[target], NULL))
+        swl_session_reset(e->slots[target].session);
+    pthread_mutex_lock(&e->lock);
+    e->stats.hits_disk += !st;
+    e->stats.disk_bytes = e->disk->bytes;
+    pthread_mutex_unlock(&e->lock);
+    return target;
 }
 
 /* ---- taking ---- */
@@ -131,13 +181,14 @@ static swl_status move_in(swl_slot *target, const swl_slot *source, int32_t usab
     return usable_tokens ? swl_session_copy(target->session, source->session, usable_tokens, err) : SWL_OK;
 }
 
-static void count(swl_engine *e, const swl_slot *target, const found *f, bool same, int32_t reused)
+/* The slot that is taken gives something up: it is counted, and kept on disk. */
+static void give_up(swl_engine *e, const swl_slot *target, const found *f, bool same)
 {
-    int32_t n = swl_session_n_tokens(target->session);
-
+    if (swl_session_n_tokens(target->session) <= f->usable || (same && goes_on(target, f)))
+        return;
+    swl_slot_save(e, target);
     pthread_mutex_lock(&e->lock);
-    e->stats.hits_memory += reused > 0;
-    e->stats.n_evicted += n > f->usable && !(same && goes_on(target, f));
+    e->stats.n_evicted++;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -152,12 +203,21 @@ static swl_status take(swl_engine *e, swl_request *r, const swl_canon *prompt, s
     for (int32_t i = 0; i < e->n_slots; i++)
         f[i] = look(e, &e->slots[i], r, prompt);
     source = best_source(e, f);
+    target = load_from_disk(e, r, prompt, f, source);
+    if (target >= 0) {
+        f[target] = look(e, &e->slots[target], r, prompt);
+        source = best_source(e, f);
+    } else {
+        pthread_mutex_lock(&e->lock);
+        e->stats.hits_memory += f[source].usable > 0;
+        pthread_mutex_unlock(&e->lock);
+    }
     target = choose_target(e, f, source);
     if (!f[source].usable)
         f[source].n_have = f[source].n_prompt = 0;
     st = make_ids(r, &e->slots[source], &f[source], err);
     if (!st) {
-        count(e, &e->slots[target], &f[target], source == target, f[source].usable);
+        give_up(e, &e->slots[target], &f[target], source == target);
         st = move_in(&e->slots[target], &e->slots[source], f[source].usable, err);
         r->slot = &e->slots[target];
         r->n_done = f[source].usable;
@@ -188,4 +248,19 @@ swl_status swl_slot_take(swl_engine *e, swl_request *r, swl_error *err)
         r->slot->used_at = swl_now();
     }
     return st;
+}
+
+swl_slot *swl_slot_clear(swl_engine *e)
+{
+    found *f = swl_calloc((size_t)e->n_slots, sizeof *f);
+    int32_t i = f ? choose_target(e, f, -1) : -1;
+
+    swl_free(f);
+    if (i < 0)
+        return NULL;
+    swl_slot_save(e, &e->slots[i]);
+    swl_session_reset(e->slots[i].session);
+    e->slots[i].canon.n = 0;
+    e->slots[i].used = ++e->clock;
+    return &e->slots[i];
 }

@@ -37,5 +37,20 @@ swl_status swl_session_copy(swl_session *dst, const swl_session *src, int32_t n,
 /* snapshot.c */
 swl_status swl_snapshot_save(const swl_session *s, const char *path, swl_error *err);
 swl_status swl_snapshot_load(swl_session *s, const char *path, swl_error *err);
+/* The same to and from a place in an open file. `at`: the position to save, the end or a mark; with those marks before it that
+ * are at the positions in `marks`. Reading takes [base, base + size) and leaves the session empty when that fails. */
+swl_status swl_snapshot_write(const swl_session *s, int32_t at, const int32_t *marks, int32_t n_marks, int fd, const char *path,
+                              swl_error *err);
+swl_status swl_snapshot_read(swl_session *s, int fd, uint64_t base, uint64_t size, const char *path, swl_error *err);
+
+/* What a snapshot's first part says, not checked by the checksum yet. */
+typedef struct swl_snapshot_info {
+    uint8_t fingerprint[32];
+    bool exact;
+    int32_t n_tokens, n_marks;
+    int32_t *ids, *marks;      /* [n_tokens], [n_marks] in one block: swl_free(ids) */
+    uint64_t bytes;
+} swl_snapshot_info;
+swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, swl_error *err);
 
 #endif

@@ -1,0 +1,318 @@
+/* disk.c: a list of the files in the directory, with their token ids in memory. */
+#define _GNU_SOURCE
+#include "chat/disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/status.h"
+#ifdef _WIN32
+#include "base/os_win.h"
+#endif
+
+enum { LAYOUT_VERSION = 1, HEX = 64 };
+
+static const char suffix[] = ".session";
+
+static swl_status no_memory(swl_error *err)
+{
+    return swl_fail(err, SWL_E_NOMEM, "session directory: out of memory");
+}
+
+/* ---- the list ---- */
+
+static bool is_ours(const char *name)
+{
+    return strspn(name, "0123456789abcdef") == HEX && !strcmp(name + HEX, suffix);
+}
+
+static swl_disk_file *new_file(swl_disk *d)
+{
+    if (d->n == d->cap) {
+        int32_t cap = d->cap + d->cap / 2 + 16;
+        swl_disk_file *files = swl_realloc(d->files, (size_t)cap, sizeof *files);
+
+        if (!files)
+            return NULL;
+        d->files = files;
+        d->cap = cap;
+    }
+    memset(&d->files[d->n], 0, sizeof *d->files);
+    return &d->files[d->n++];
+}
+
+static void forget(swl_disk *d, int32_t i)
+{
+    d->bytes -= d->files[i].info.bytes;
+    swl_free(d->files[i].info.ids);
+    d->files[i] = d->files[--d->n];
+}
+
+static void remove_file(swl_disk *d, int32_t i)
+{
+    char *path = swl_path_join(d->dir, d->files[i].name);
+
+    if (path)
+        unlink(path);
+    swl_free(path);
+    forget(d, i);
+}
+
+/* The oldest go, but never `except`. */
+static void shrink(swl_disk *d, const char *except)
+{
+    while (d->bytes > d->bytes_max) {
+        int32_t oldest = -1;
+
+        for (int32_t i = 0; i < d->n; i++)
+            if (strcmp(d->files[i].name, except) && (oldest < 0 || d->files[i].used < d->files[oldest].used))
+                oldest = i;
+        if (oldest < 0)
+            return;
+        remove_file(d, oldest);
+    }
+}
+
+/* Foreign and damaged files count, so that the bound holds; they have no ids, so that nothing is taken from them. */
+static swl_status add_listed(swl_disk *d, const char *name, swl_error *err)
+{
+    char *path = swl_path_join(d->dir, name);
+    swl_disk_file *f;
+    struct stat st;
+
+    if (!path)
+        return no_memory(err);
+    if (stat(path, &st) || !S_ISREG(st.st_mode)) {
+        swl_free(path);
+        return SWL_OK;
+    }
+    f = new_file(d);
+    if (!f) {
+        swl_free(path);
+        return no_memory(err);
+    }
+    memcpy(f->name, name, HEX + sizeof suffix); /* is_ours */
+    if (!swl_snapshot_peek(&f->info, path, NULL) &&
+        (memcmp(f->info.fingerprint, d->fingerprint, sizeof d->fingerprint) || f->info.exact != d->exact)) {
+        swl_free(f->info.ids);
+        f->info.ids = NULL;
+    }
+    f->info.bytes = (uint64_t)st.st_size;
+    f->used = (int64_t)st.st_mtime;
+    d->bytes += f->info.bytes;
+    swl_free(path);
+    return SWL_OK;
+}
+
+static int by_use(const void *a, const void *b)
+{
+    const swl_disk_file *x = a, *y = b;
+
+    return x->used != y->used ? (x->used < y->used ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+static swl_status list_dir(swl_disk *d, swl_error *err)
+{
+    DIR *dir = opendir(d->dir);
+    struct dirent *e;
+    swl_status st = SWL_OK;
+
+    if (!dir)
+        return swl_fail_errno(err, d->dir, "%s cannot be read", d->dir);
+    while (!st && (e = readdir(dir)))
+        if (is_ours(e->d_name))
+            st = add_listed(d, e->d_name, err);
+    closedir(dir);
+    if (d->n)
+        qsort(d->files, (size_t)d->n, sizeof *d->files, by_use);
+    for (int32_t i = 0; i < d->n; i++)
+        d->files[i].used = d->clock++;
+    return st;
+}
+
+swl_status swl_disk_open(swl_disk **out, const swl_model *m, const char *dir, uint64_t bytes_max, swl_error *err)
+{
+    swl_disk *d = swl_calloc(1, sizeof *d);
+    swl_status st = SWL_OK;
+
+    *out = NULL;
+    if (!d || !(d->dir = swl_strdup(dir))) {
+        swl_free(d);
+        return no_memory(err);
+    }
+    d->bytes_max = bytes_max ? bytes_max : UINT64_C(8) << 30;
+    d->exact = m->exact;
+    if (mkdir(dir, 0700) && errno != EEXIST)
+        st = swl_fail_errno(err, dir, "%s cannot be made", dir);
+    if (!st)
+        st = swl_checkpoint_fingerprint(m->ck, d->fingerprint, err);
+    if (!st)
+        st = list_dir(d, err);
+    if (st) {
+        swl_disk_close(d);
+        return st;
+    }
+    shrink(d, "");
+    *out = d;
+    return SWL_OK;
+}
+
+void swl_disk_close(swl_disk *d)
+{
+    if (!d)
+        return;
+    while (d->n)
+        forget(d, d->n - 1);
+    swl_free(d->files);
+    swl_free(d->dir);
+    swl_free(d);
+}
+
+/* ---- finding ---- */
+
+static int32_t usable_of(const swl_snapshot_info *f, int32_t have, int32_t rest)
+{
+    if (have >= f->n_tokens && rest)
+        return f->n_tokens;
+    for (int32_t i = f->n_marks - 1; i >= 0; i--) /* no logits are kept: something has to run */
+        if (f->marks[i] <= have && (rest || f->marks[i] < have))
+            return f->marks[i];
+    return 0;
+}
+
+int32_t swl_disk_find(const swl_disk *d, const swl_tokenizer *t, const swl_canon *prompt, const int32_t *prompt_ids, bool loose,
+                      int32_t more_than, int32_t *usable)
+{
+    swl_canon canon = {0};
+    int32_t best = -1;
+
+    *usable = more_than;
+    for (int32_t i = 0; i < d->n; i++) {
+        const swl_snapshot_info *f = &d->files[i].info;
+        int32_t have, of_prompt, u;
+
+        if (!f->ids || f->n_tokens <= *usable || swl_canon_set(&canon, t, f->ids, f->n_tokens, 0, NULL))
+            continue;
+        swl_canon_match(&canon, f->ids, prompt, prompt_ids, t, loose, &have, &of_prompt);
+        u = usable_of(f, have, prompt->n - of_prompt);
+        if (u > *usable) {
+            *usable = u;
+            best = i;
+        }
+    }
+    swl_canon_deinit(&canon);
+    return best;
+}
+
+swl_status swl_disk_load(swl_disk *d, int32_t file, swl_session *s, swl_error *err)
+{
+    char *path = swl_path_join(d->dir, d->files[file].name);
+    swl_status st;
+
+    if (!path)
+        return no_memory(err);
+    st = swl_snapshot_load(s, path, err);
+    if (st == SWL_E_CORRUPT)
+        remove_file(d, file);
+    else if (st == SWL_E_NOT_FOUND)
+        forget(d, file);
+    else
+        d->files[file].used = d->clock++;
+    swl_free(path);
+    return st;
+}
+
+/* ---- saving ---- */
+
+static swl_status name_of(const swl_disk *d, const int32_t *ids, int32_t n, char name[80], swl_error *err)
+{
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+    const uint32_t layout[] = {LAYOUT_VERSION, d->exact, (uint32_t)n};
+    uint8_t digest[32];
+    bool ok = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) &&
+              EVP_DigestUpdate(md, d->fingerprint, sizeof d->fingerprint) && EVP_DigestUpdate(md, layout, sizeof layout) &&
+              EVP_DigestUpdate(md, ids, (size_t)n * sizeof *ids) && EVP_DigestFinal_ex(md, digest, NULL);
+
+    EVP_MD_CTX_free(md);
+    if (!ok)
+        return no_memory(err);
+    for (size_t i = 0; i < sizeof digest; i++)
+        snprintf(name + 2 * i, 3, "%02x", digest[i]);
+    memcpy(name + HEX, suffix, sizeof suffix);
+    return SWL_OK;
+}
+
+static int32_t find_name(const swl_disk *d, const char *name)
+{
+    for (int32_t i = 0; i < d->n; i++)
+        if (!strcmp(d->files[i].name, name))
+            return i;
+    return -1;
+}
+
+/* Files whose conversation is the beginning of ids[0..n). */
+static void remove_beginnings(swl_disk *d, const int32_t *ids, int32_t n)
+{
+    for (int32_t i = d->n - 1; i >= 0; i--) {
+        const swl_snapshot_info *f = &d->files[i].info;
+
+        if (f->ids && f->n_tokens < n && !memcmp(f->ids, ids, (size_t)f->n_tokens * sizeof *ids))
+            remove_file(d, i);
+    }
+}
+
+static swl_status write_file(const char *path, const swl_session *s, const int32_t *marks, int32_t n_marks, swl_error *err)
+{
+    swl_file_atomic f;
+    swl_status st = swl_file_atomic_begin(&f, path, err);
+
+    if (st)
+        return st;
+    st = swl_snapshot_write(s, swl_session_n_tokens(s), marks, n_marks, f.fd, path, err);
+    return swl_file_atomic_end(&f, st, err);
+}
+
+swl_status swl_disk_save(swl_disk *d, const swl_session *s, const int32_t *marks, int32_t n_marks, swl_error *err)
+{
+    const int32_t *ids = swl_session_ids(s);
+    int32_t n = swl_session_n_tokens(s), i;
+    swl_disk_file *f;
+    char name[80], *path;
+    swl_status st = name_of(d, ids, n, name, err);
+
+    if (st)
+        return st;
+    i = find_name(d, name);
+    if (i >= 0 && d->files[i].info.ids) {
+        d->files[i].used = d->clock++;
+        return SWL_OK;
+    }
+    if (i >= 0)
+        forget(d, i);
+    path = swl_path_join(d->dir, name);
+    st = path ? write_file(path, s, marks, n_marks, err) : no_memory(err);
+    if (!st)
+        remove_beginnings(d, ids, n);
+    f = st ? NULL : new_file(d);
+    if (f) {
+        memcpy(f->name, name, sizeof f->name);
+        f->used = d->clock++;
+        if (swl_snapshot_peek(&f->info, path, err))
+            f->info.ids = NULL;
+        d->bytes += f->info.bytes;
+        if (f->info.bytes > d->bytes_max)
+            remove_file(d, d->n - 1);
+        else
+            shrink(d, name);
+    }
+    swl_free(path);
+    return st;
+}

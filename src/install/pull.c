@@ -366,15 +366,6 @@ static void leave_stage(swl_puller *p, swl_status st)
 
 /* ---- the end ---------------------------------------------------------------------------------------------------------- */
 
-static swl_status sweep(void *arg, const char *path, swl_error *err)
-{
-    swl_puller *p = arg;
-
-    if (!strcmp(path, SWL_STAGE_MARK) || swl_state_file_find(&p->state, path))
-        return SWL_OK;
-    return swl_place_remove(p->stage.dir, path, err);
-}
-
 swl_status swl_puller_finish(swl_puller *p, swl_error *err)
 {
     swl_status st;
@@ -383,7 +374,7 @@ swl_status swl_puller_finish(swl_puller *p, swl_error *err)
     p->state.complete = true;
     swl_free(p->state.stamp);
     p->state.stamp = NULL;
-    st = swl_place_walk(p->stage.dir, sweep, p, err);
+    st = swl_state_sweep(&p->state, p->stage.dir, err);
     if (!st)
         st = open_check(p->stage.dir, err);
     if (!st)

@@ -2,6 +2,13 @@
  * qpack_write.c: the data files of a container. A safetensors file is written tensor group by tensor group at the
  * offsets that the plan gave (a quantised matrix fills three places at once) and hashed in a second pass; files of
  * slots are written and hashed in one go. Memory: one slot and the converter's blocks.
+ *
+ * With a state, a run goes on where an earlier one was ended, by whatever. What the state says is done is read back and
+ * compared with the checksums beside it; the first difference is where the work begins again:
+ *
+ *   files of slots   note "C": CRC-32C of the first slots together; how many is in `done`
+ *   safetensors      note "K:C...": the first K items are there, and CRC-32C of their parts
+ *   both, finished   digest, verified
  */
 #define _GNU_SOURCE
 #include "install/qpack_write.h"
@@ -22,13 +29,18 @@
 #include "base/os_win.h"
 #endif
 #include "base/status.h"
+#include "install/place.h"
+#include "install/transfer.h"
 
+#define SAVE_BYTES   (UINT64_C(256) << 20)
+#define SAVE_SECONDS 10.0
 #define SMALL_BYTES_MAX (UINT64_C(64) << 20) /* of a tokenizer or template file */
 #define BLOCK_BYTES     (UINT64_C(1) << 20)
 
 swl_status swl_qpack_progress(swl_qpack_writer *w, uint64_t n, swl_error *err)
 {
     w->n_done += n;
+    w->unsaved += n;
     if (w->on_progress && !w->on_progress(w->arg, w->n_done, w->n_total))
         return swl_fail(err, SWL_E_CANCELLED, "stopped on request");
     return SWL_OK;
@@ -69,6 +81,23 @@ static swl_status out_begin(out_file *f, const swl_qpack_writer *w, const char *
     return st;
 }
 
+/* A file of the state: its content is kept, and it has its whole length at once. */
+static swl_status out_resume(out_file *f, const swl_qpack_writer *w, const char *name, uint64_t size, swl_error *err)
+{
+    swl_status st;
+
+    if (!w->state)
+        return out_begin(f, w, name, err);
+    *f = (out_file){.name = name, .path = swl_path_join(w->dir, name), .fd = -1, .sha = EVP_MD_CTX_new()};
+    if (!f->path || !f->sha || !EVP_DigestInit_ex(f->sha, EVP_sha256(), NULL))
+        st = swl_fail(err, SWL_E_NOMEM, "out of memory for a file of the container");
+    else
+        st = swl_place_open(&f->fd, w->dir, name, size, err);
+    if (st)
+        out_abandon(f);
+    return st;
+}
+
 static swl_status out_hash(out_file *f, const void *data, uint64_t n, swl_error *err)
 {
     return !f->sha || EVP_DigestUpdate(f->sha, data, n)
@@ -83,6 +112,92 @@ static swl_status out_write(out_file *f, const void *data, uint64_t n, swl_error
 
     f->size += n;
     return st ? st : out_hash(f, data, n, err);
+}
+
+/* ---- state -------------------------------------------------------------------------------------------------------- */
+
+static swl_status no_state(swl_error *err)
+{
+    return swl_fail(err, SWL_E_NOMEM, "out of memory for the state of a conversion");
+}
+
+static swl_status save(swl_qpack_writer *w, swl_error *err)
+{
+    w->unsaved = 0;
+    w->saved_at = swl_seconds();
+    return swl_state_save(w->state, w->dir, err);
+}
+
+static bool save_is_due(const swl_qpack_writer *w)
+{
+    return w->state && w->unsaved && (w->unsaved >= SAVE_BYTES || swl_seconds() - w->saved_at >= SAVE_SECONDS);
+}
+
+/* Takes `note`. What it describes must be durable. */
+static swl_status note_progress(swl_qpack_writer *w, const char *name, uint64_t size, uint64_t done, char *note,
+                                swl_error *err)
+{
+    swl_state_file *f = swl_state_file_get(w->state, name);
+
+    if (!f || !note) {
+        swl_free(note);
+        return no_state(err);
+    }
+    swl_free(f->note);
+    f->note = note;
+    f->size = size;
+    f->verified = false;
+    f->digest = (swl_digest){0};
+    swl_spans_clear(&f->done);
+    return swl_spans_add(&f->done, 0, done) ? save(w, err) : no_state(err);
+}
+
+/* A finished file. Small ones are saved with the next large one: they are made anew in no time. */
+static swl_status remember_for_good(swl_qpack_writer *w, const swl_qpack_file *r, swl_error *err)
+{
+    swl_state_file *f = swl_state_file_get(w->state, r->name);
+
+    if (!f || !swl_spans_add(&f->done, 0, r->size))
+        return no_state(err);
+    swl_free(f->note);
+    f->note = NULL;
+    f->size = r->size;
+    f->verified = true;
+    swl_digest_set(&f->digest, SWL_DIGEST_SHA256, r->sha256);
+    return r->size > BLOCK_BYTES ? save(w, err) : SWL_OK;
+}
+
+static bool is_finished(const swl_qpack_writer *w, const char *name)
+{
+    const swl_state_file *f = w->state ? swl_state_file_find(w->state, name) : NULL;
+
+    return w->placed || (f && f->verified);
+}
+
+/* What was read back of a finished file must be what was written. */
+static bool is_unchanged(const swl_qpack_writer *w, const out_file *f)
+{
+    const swl_state_file *s = swl_state_file_find(w->state, f->name);
+    EVP_MD_CTX *copy = EVP_MD_CTX_new();
+    uint8_t digest[EVP_MAX_MD_SIZE];
+    char hex[65];
+    bool same = true;
+
+    if (!w->placed) {
+        same = s && copy && EVP_MD_CTX_copy_ex(copy, f->sha) && EVP_DigestFinal_ex(copy, digest, NULL);
+        for (int i = 0; i < 32 && same; i++)
+            snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+        same = same && !strcmp(hex, s->digest.hex);
+    }
+    EVP_MD_CTX_free(copy);
+    return same;
+}
+
+static swl_status hash_anew(out_file *f, swl_error *err)
+{
+    f->size = 0;
+    return EVP_DigestInit_ex(f->sha, EVP_sha256(), NULL) ? SWL_OK
+                                                         : swl_fail(err, SWL_E_FAIL, "libcrypto cannot hash %s", f->path);
 }
 
 static swl_status remember(swl_qpack_writer *w, const out_file *f, swl_error *err)
@@ -108,7 +223,7 @@ static swl_status remember(swl_qpack_writer *w, const out_file *f, swl_error *er
     for (int i = 0; i < 32; i++)
         snprintf(r->sha256 + 2 * i, 3, "%02x", digest[i]);
     w->n_files++;
-    return SWL_OK;
+    return w->state ? remember_for_good(w, r, err) : SWL_OK;
 }
 
 /* Durable, and out of the page cache: what was just written is not what is wanted next. Accepts a failed file. */
@@ -178,21 +293,135 @@ static swl_status hash_again(swl_qpack_writer *w, out_file *f, swl_error *err)
     return st;
 }
 
+/* CRC-32C of n bytes of the file; with f->sha and `hashed` they go into the hash too. */
+static swl_status read_back(swl_qpack_writer *w, out_file *f, uint64_t at, uint64_t n, bool hashed, uint32_t *crc,
+                            swl_error *err)
+{
+    uint8_t *block = swl_calloc(n < BLOCK_BYTES ? n : BLOCK_BYTES, 1);
+    swl_status st = block ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory for a block");
+
+    *crc = 0;
+    for (uint64_t k, end = at + n; at < end && !st; at += k) {
+        k = end - at < BLOCK_BYTES ? end - at : BLOCK_BYTES;
+        st = swl_file_read_at(f->fd, f->path, at, block, k, err);
+        if (!st)
+            *crc = swl_crc32c(*crc, block, k);
+        if (!st && hashed)
+            st = out_hash(f, block, k, err);
+        if (!st)
+            st = swl_qpack_progress(w, k, err);
+    }
+    swl_free(block);
+    return st;
+}
+
+/* All of a safetensors file that is there: its hash, and the checksums of its tensors. */
+static swl_status read_dense(swl_qpack_writer *w, out_file *f, swl_plan_file *pf, swl_error *err)
+{
+    uint32_t header;
+    swl_status st = read_back(w, f, 0, pf->n_header, true, &header, err);
+
+    for (int32_t i = 0; i < pf->n_tensors && !st; i++) {
+        swl_plan_tensor *t = &pf->tensors[i];
+        swl_plan_item *item = &pf->items[t->item];
+
+        st = read_back(w, f, item->offset[t->part], t->size, true, &item->crc[t->part], err);
+    }
+    f->size = pf->n_bytes;
+    return st;
+}
+
+/* How many items the state says are there, as far as their bytes are what they were. */
+static swl_status items_there(swl_qpack_writer *w, out_file *f, swl_plan_file *pf, int32_t *n, swl_error *err)
+{
+    const swl_state_file *s = w->state ? swl_state_file_find(w->state, pf->name) : NULL;
+    const char *note = s && s->size == pf->n_bytes && s->note ? s->note : "";
+    int32_t said = 0;
+    int at = 0;
+    swl_status st = SWL_OK;
+
+    *n = 0;
+    if (sscanf(note, "%" SCNd32 ":%n", &said, &at) != 1 || !at)
+        return SWL_OK;
+    for (note += at; *n < said && *n < pf->n_items && !st; ++*n) {
+        swl_plan_item *item = &pf->items[*n];
+
+        for (int part = 0; part < item->w.n_parts && !st; part++, note += 8) {
+            uint32_t want;
+            uint64_t size = item->w.row_bytes[part] * (uint64_t)item->w.rows;
+
+            if (strlen(note) < 8 || sscanf(note, "%8" SCNx32, &want) != 1)
+                return SWL_OK;
+            st = read_back(w, f, item->offset[part], size, false, &item->crc[part], err);
+            if (!st && item->crc[part] != want)
+                return SWL_OK;
+        }
+    }
+    return st;
+}
+
+static char *items_note(const swl_plan_file *pf, int32_t n)
+{
+    size_t room = 16 + (size_t)n * SWL_PART_COUNT * 8, at;
+    char *note = swl_calloc(room, 1);
+
+    if (!note)
+        return NULL;
+    at = (size_t)snprintf(note, room, "%" PRId32 ":", n);
+    for (int32_t i = 0; i < n; i++)
+        for (int part = 0; part < pf->items[i].w.n_parts; part++)
+            at += (size_t)snprintf(note + at, room - at, "%08" PRIx32, pf->items[i].crc[part]);
+    return note;
+}
+
+static swl_status save_items(swl_qpack_writer *w, out_file *f, const swl_plan_file *pf, int32_t n, swl_error *err)
+{
+    swl_status st = swl_place_sync(f->fd, f->path, err);
+
+    return st ? st : note_progress(w, pf->name, pf->n_bytes, 0, items_note(pf, n), err);
+}
+
+/* Writes what is missing. When that fails, what is there is noted: `st` is what the caller hears. */
+static swl_status write_items(swl_qpack_writer *w, out_file *f, swl_plan_file *pf, swl_error *err)
+{
+    int32_t i = 0;
+    swl_status st = items_there(w, f, pf, &i, err);
+
+    if (!st && !i) {
+        st = swl_file_write_at(f->fd, f->path, 0, pf->header, pf->n_header, err);
+        if (!st)
+            st = swl_qpack_progress(w, pf->n_header, err);
+    }
+    for (; i < pf->n_items && !st; i++) {
+        dense_sink s = {.w = w, .f = f, .item = &pf->items[i]};
+
+        memset(pf->items[i].crc, 0, sizeof pf->items[i].crc);
+        st = swl_weight_emit(&w->cv, &pf->items[i].w, put_dense, &s, err);
+        if (!st && save_is_due(w))
+            st = save_items(w, f, pf, i + 1, err);
+    }
+    if (st && w->state && i > 1)
+        save_items(w, f, pf, i - 1, NULL);
+    return st;
+}
+
 static swl_status write_dense(swl_qpack_writer *w, swl_plan_file *pf, swl_error *err)
 {
     out_file f;
-    swl_status st = out_begin(&f, w, pf->name, err);
+    bool finished = is_finished(w, pf->name);
+    swl_status st = out_resume(&f, w, pf->name, pf->n_bytes, err);
 
     if (st)
         return st;
-    st = swl_file_write_at(f.fd, f.path, 0, pf->header, pf->n_header, err);
-    if (!st)
-        st = swl_qpack_progress(w, pf->n_header, err);
-    for (int32_t i = 0; i < pf->n_items && !st; i++) {
-        dense_sink s = {.w = w, .f = &f, .item = &pf->items[i]};
-
-        st = swl_weight_emit(&w->cv, &pf->items[i].w, put_dense, &s, err);
+    if (finished) {
+        st = read_dense(w, &f, pf, err);
+        if (!st && is_unchanged(w, &f))
+            return out_end(&f, w, st, err);
+        if (!st)
+            st = hash_anew(&f, err);
     }
+    if (!st)
+        st = write_items(w, &f, pf, err);
     f.size = pf->n_bytes;
     if (!st && f.sha)
         st = hash_again(w, &f, err);
@@ -239,17 +468,87 @@ static swl_status write_slot(swl_qpack_writer *w, out_file *f, swl_plan_slots *s
     return st ? st : swl_qpack_progress(w, s->stride, err);
 }
 
+/* One number for the checksums of the first n slots. */
+static uint32_t check_of_slots(const swl_plan_slots *s, int32_t n)
+{
+    return swl_crc32c(0, s->crc, (size_t)n * sizeof *s->crc);
+}
+
+/* The slots that are there: [0, n) are read back, hashed and checked. *n becomes 0 when they are not what they were. */
+static swl_status read_slots(swl_qpack_writer *w, out_file *f, swl_plan_slots *s, uint8_t *slot, int32_t *n, swl_error *err)
+{
+    const swl_state_file *said = swl_state_file_find(w->state, f->name);
+    uint32_t want = 0;
+    swl_status st = SWL_OK;
+
+    for (int32_t e = 0; e < *n && !st; e++) {
+        st = swl_file_read_at(f->fd, f->path, f->size, slot, s->stride, err);
+        s->crc[e] = swl_crc32c(0, slot, s->stride);
+        f->size += s->stride;
+        if (!st)
+            st = out_hash(f, slot, s->stride, err);
+        if (!st)
+            st = swl_qpack_progress(w, s->stride, err);
+    }
+    if (st)
+        return st;
+    if (is_finished(w, f->name) ? is_unchanged(w, f)
+                                : said && said->note && sscanf(said->note, "%8" SCNx32, &want) == 1 &&
+                                      want == check_of_slots(s, *n))
+        return SWL_OK;
+    *n = 0;
+    return hash_anew(f, err);
+}
+
+static int32_t slots_there(const swl_qpack_writer *w, const swl_plan_slots *s, const char *name)
+{
+    const swl_state_file *f = w->state ? swl_state_file_find(w->state, name) : NULL;
+    int32_t n = w->plan->c->config.n_experts;
+
+    if (w->placed)
+        return n;
+    if (!f || f->size != s->stride * (uint64_t)n || !f->done.n || f->done.s[0].begin)
+        return 0;
+    return (int32_t)(f->done.s[0].end / s->stride);
+}
+
+static swl_status save_slots(swl_qpack_writer *w, out_file *f, const swl_plan_slots *s, int32_t n, swl_error *err)
+{
+    swl_status st = swl_place_sync(f->fd, f->path, err);
+
+    return st ? st
+              : note_progress(w, f->name, s->stride * (uint64_t)w->plan->c->config.n_experts, s->stride * (uint64_t)n,
+                              swl_asprintf("%08" PRIx32, check_of_slots(s, n)), err);
+}
+
+static swl_status write_missing_slots(swl_qpack_writer *w, out_file *f, swl_plan_slots *s, uint8_t *slot, swl_error *err)
+{
+    int32_t n = slots_there(w, s, f->name);
+    swl_status st = n ? read_slots(w, f, s, slot, &n, err) : SWL_OK;
+
+    if (st)
+        return st;
+    memset(slot, 0, s->stride); /* the padding stays zero */
+    while (n < w->plan->c->config.n_experts && !st) {
+        st = write_slot(w, f, s, n, slot, err);
+        n += !st;
+        if (!st && save_is_due(w))
+            st = save_slots(w, f, s, n, err);
+    }
+    if (st && w->state && n)
+        save_slots(w, f, s, n, NULL);
+    return st;
+}
+
 static swl_status write_slots(swl_qpack_writer *w, swl_plan_slots *s, const char *name, swl_error *err)
 {
-    uint8_t *slot = swl_calloc(s->stride, 1); /* the padding stays zero */
+    uint8_t *slot = swl_calloc(s->stride, 1);
     out_file f;
-    swl_status st = slot ? out_begin(&f, w, name, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for a slot");
+    swl_status st = slot ? out_resume(&f, w, name, s->stride * (uint64_t)w->plan->c->config.n_experts, err)
+                         : swl_fail(err, SWL_E_NOMEM, "out of memory for a slot");
 
-    if (!st) {
-        for (int32_t e = 0; e < w->plan->c->config.n_experts && !st; e++)
-            st = write_slot(w, &f, s, e, slot, err);
-        st = out_end(&f, w, st, err);
-    }
+    if (!st)
+        st = out_end(&f, w, write_missing_slots(w, &f, s, slot, err), err);
     swl_free(slot);
     return st;
 }
@@ -275,7 +574,7 @@ static swl_status make_experts_dir(const swl_qpack_writer *w, swl_error *err)
 
     if (!path)
         return swl_fail(err, SWL_E_NOMEM, "out of memory for a file name");
-    if (mkdir(path, 0777))
+    if (mkdir(path, 0777) && errno != EEXIST)
         st = swl_fail_errno(err, path, "cannot create directory %s", path);
     swl_free(path);
     return st;

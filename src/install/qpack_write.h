@@ -7,6 +7,7 @@
 
 #include "install/repack_plan.h"
 #include "install/stage.h"
+#include "install/state.h"
 
 /* Where the checkpoint came from, as the container records it. */
 typedef struct swl_qpack_source {
@@ -33,11 +34,15 @@ typedef struct swl_qpack_writer {
     const swl_qpack_source *source;
     const swl_qpack_synthetic *synthetic; /* NULL as a rule */
     swl_converter cv;
+    swl_state *state; /* what is done, also by an earlier run; saved in `dir` as it grows. NULL: nothing can be resumed */
+    bool placed;      /* the data files are there as a whole: they are read for their checksums alone */
     uint64_t n_done, n_total; /* bytes written and hashed */
     bool (*on_progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
     void *arg;
     swl_qpack_file *files; /* what is finished, manifest.json excepted */
     int32_t n_files, n_files_max;
+    uint64_t unsaved; /* bytes since the state was saved */
+    double saved_at;
 } swl_qpack_writer;
 
 /* Everything. The fields above `n_done` and the callback are the caller's, the rest zeroed. */

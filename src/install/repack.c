@@ -1,12 +1,14 @@
 /*
- * repack.c: swl_repack, from the options to the finished container: open the source, plan, look for room, write into a
- * stage, give it its name.
+ * repack.c: swl_repack, from the options to the finished container: open the source, plan, take over what an earlier run
+ * left, look for room, write into a stage, give it its name.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -15,6 +17,7 @@
 #endif
 #include "base/status.h"
 #include "install/open_source.h"
+#include "install/place.h"
 #include "install/qpack_write.h"
 
 #define ROOM_BYTES (UINT64_C(64) << 20) /* beside the big files: tokenizer, JSON, the file system's own */
@@ -97,36 +100,102 @@ static swl_status name_source(swl_qpack_source *s, const char *path, swl_error *
     return s->id ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory for the source's name");
 }
 
-/* The first file of a stage: says whose it is and, in the finished container, how it was made. */
-static swl_status make_mark(const swl_qpack_source *s, const swl_plan *p, char **mark, swl_error *err)
-{
-    json_t *root = json_pack("{s:i,s:s,s:s,s:o,s:{s:i,s:i}}", "version", 1, "command", "repack", "source", s->id,
-                             "commit", s->commit ? json_string(s->commit) : json_null(), "options", "bits",
-                             p->rule.bits, "group", p->rule.group);
-    size_t flags = JSON_SORT_KEYS | JSON_INDENT(1), n = root ? json_dumpb(root, NULL, 0, flags) : 0;
+/* ---- what an earlier run left ------------------------------------------------------------------------------------- */
 
-    *mark = n ? swl_calloc(n + 2, 1) : NULL;
-    if (*mark) {
-        json_dumpb(root, *mark, n, flags);
-        (*mark)[n] = '\n';
+/* Lengths and times of the source's files: a conversion goes on only from the same bytes. */
+static char *make_stamp(const swl_checkpoint *c)
+{
+    swl_digest d;
+    char *text = swl_strdup("");
+
+    for (int32_t i = 0; text && i < swl_st_n_files(c->dense); i++) {
+        struct stat sb = {0};
+        char *longer;
+
+        stat(swl_st_path(c->dense, i), &sb);
+        longer = swl_asprintf("%s%s %" PRIu64 " %" PRId64 "\n", text, swl_st_path(c->dense, i), (uint64_t)sb.st_size,
+                              (int64_t)sb.st_mtime);
+        swl_free(text);
+        text = longer;
     }
-    json_decref(root);
-    return *mark ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory for the source's name");
+    if (text && !swl_digest_memory(text, strlen(text), SWL_DIGEST_SHA256, &d, NULL))
+        snprintf(text, strlen(text) + 1 > sizeof d.hex ? sizeof d.hex : strlen(text) + 1, "%s", d.hex);
+    return text;
+}
+
+static bool describe(swl_state *s, const swl_qpack_source *source, const swl_checkpoint *c, const swl_plan *p)
+{
+    json_t *options = json_pack("{s:i,s:i,s:s}", "bits", p->rule.bits, "group", p->rule.group, "container", "converted");
+
+    s->stamp = make_stamp(c);
+    return swl_state_describe(s, source->commit ? "hub" : "directory", source->id, source->commit, NULL, options) && s->stamp;
+}
+
+/* Takes over what a run of the same conversion left in the stage, or clears it. */
+static swl_status take_over(swl_stage *stage, swl_state *now, swl_error *err)
+{
+    swl_state before;
+    swl_status st = SWL_OK;
+
+    if (swl_state_load(&before, stage->dir, NULL) == SWL_OK) {
+        if (swl_state_same(&before, now)) {
+            swl_state_deinit(now);
+            *now = before;
+            return SWL_OK;
+        }
+        swl_state_deinit(&before);
+    }
+    st = swl_stage_clear(stage, err);
+    return st ? st : swl_state_save(now, stage->dir, err);
+}
+
+/* Worth keeping is what a full disk, a fault of the drive or a person interrupted; other faults would only come back. */
+static void decide_to_keep(swl_stage *stage, const swl_state *s, swl_status st)
+{
+    bool any = false;
+
+    for (int32_t i = 0; i < s->n_files; i++)
+        any |= s->files[i].verified || s->files[i].note;
+    stage->keep = any && (st == SWL_E_CANCELLED || st == SWL_E_IO || st == SWL_E_BUDGET);
 }
 
 /* ---- the conversion -----------------------------------------------------------------------------------------------
  */
 
+static swl_status finish(swl_stage *stage, swl_state *s, swl_error *err)
+{
+    swl_status st;
+
+    s->complete = true;
+    st = swl_state_sweep(s, stage->dir, err);
+    if (!st)
+        st = swl_state_save(s, stage->dir, err);
+    if (!st)
+        st = swl_stage_check_target(stage, err);
+    return st ? st : swl_stage_commit(stage, err);
+}
+
+/* What an earlier run wrote takes room already. */
+static swl_status check_room(const swl_stage *stage, const swl_plan *plan, const swl_state *s, swl_error *err)
+{
+    uint64_t need = plan->bytes_total + plan->bytes_total / 100 + ROOM_BYTES, have = 0;
+
+    for (int32_t i = 0; i < s->n_files; i++)
+        have += swl_place_allocated(stage->dir, s->files[i].path);
+    return swl_stage_need(stage, need > have ? need - have : 0, err);
+}
+
 static swl_status write_staged(const swl_repack_options *opt, swl_plan *plan, const swl_qpack_source *source,
-                               swl_stage *stage, swl_error *err)
+                               swl_stage *stage, swl_state *state, swl_error *err)
 {
     swl_qpack_writer w = {.plan = plan,
                           .dir = stage->dir,
                           .source = source,
+                          .state = state,
                           .on_progress = opt->on_progress,
                           .arg = opt->arg,
                           .cv = {.st = plan->c->dense}};
-    swl_status st = swl_stage_need(stage, plan->bytes_total + plan->bytes_total / 100 + ROOM_BYTES, err);
+    swl_status st = check_room(stage, plan, state, err);
 
     if (!st)
         st = swl_threads_create(&w.cv.threads, swl_cpus_available(), err);
@@ -134,27 +203,41 @@ static swl_status write_staged(const swl_repack_options *opt, swl_plan *plan, co
         st = swl_qpack_write(&w, err);
     swl_threads_free(w.cv.threads);
     swl_qpack_writer_deinit(&w);
-    return st ? st : swl_stage_commit(stage, err);
+    return st ? st : finish(stage, state, err);
+}
+
+static swl_status convert_in(const swl_repack_options *opt, swl_plan *plan, const swl_qpack_source *source,
+                             swl_error *err)
+{
+    swl_stage stage;
+    swl_state state = {0};
+    swl_status st = swl_stage_take(&stage, opt->output, opt->replace, NULL, NULL, err);
+
+    if (st)
+        return st;
+    st = swl_stage_check_target(&stage, err);
+    if (!st && !describe(&state, source, plan->c, plan))
+        st = swl_fail(err, SWL_E_NOMEM, "out of memory for the source's name");
+    if (!st)
+        st = take_over(&stage, &state, err);
+    if (!st)
+        st = write_staged(opt, plan, source, &stage, &state, err);
+    if (st)
+        decide_to_keep(&stage, &state, st);
+    swl_stage_close(&stage);
+    swl_state_deinit(&state);
+    return st;
 }
 
 static swl_status convert(const swl_repack_options *opt, const swl_checkpoint *c, const swl_qpack_source *source,
                           swl_error *err)
 {
     swl_plan plan;
-    swl_stage stage;
-    char *mark = NULL;
     swl_status st = swl_plan_make(&plan, c, (swl_weight_rule){.bits = opt->bits, .group = opt->group}, err);
 
     if (st)
         return st;
-    st = make_mark(source, &plan, &mark, err);
-    if (!st)
-        st = swl_stage_open(&stage, opt->output, opt->replace, mark, err);
-    if (!st) {
-        st = write_staged(opt, &plan, source, &stage, err);
-        swl_stage_close(&stage);
-    }
-    swl_free(mark);
+    st = convert_in(opt, &plan, source, err);
     swl_plan_deinit(&plan);
     return st;
 }

@@ -269,7 +269,9 @@ swl_status swl_stage_take(swl_stage *s, const char *target, bool replace, swl_st
 
 swl_status swl_stage_clear(swl_stage *s, swl_error *err)
 {
-    return clear(s->dir, err);
+    swl_status st = clear(s->dir, err);
+
+    return st ? st : write_mark(s, "{}\n", err);
 }
 
 swl_status swl_stage_remove(const char *dir, swl_error *err)

@@ -28,7 +28,7 @@ swl_status swl_stage_take(swl_stage *s, const char *target, bool replace, swl_st
                           void *arg, swl_error *err);
 /* Refuses a target that exists, unless replace and it is a container. */
 swl_status swl_stage_check_target(const swl_stage *s, swl_error *err);
-/* Empties dir. */
+/* Empties dir, but for an empty mark. */
 swl_status swl_stage_clear(swl_stage *s, swl_error *err);
 /* Removes a directory of ours and what is in it. */
 swl_status swl_stage_remove(const char *dir, swl_error *err);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "install/place.h"
 #include "install/stage.h"
 
 #define STATE_BYTES_MAX (UINT64_C(64) << 20)
@@ -274,4 +275,25 @@ swl_status swl_state_load(swl_state *s, const char *dir, swl_error *err)
     json_decref(root);
     swl_free(path);
     return st;
+}
+
+typedef struct sweeping {
+    const swl_state *s;
+    const char *dir;
+} sweeping;
+
+static swl_status sweep_one(void *arg, const char *path, swl_error *err)
+{
+    const sweeping *w = arg;
+
+    if (!strcmp(path, SWL_STAGE_MARK) || swl_state_file_find(w->s, path))
+        return SWL_OK;
+    return swl_place_remove(w->dir, path, err);
+}
+
+swl_status swl_state_sweep(const swl_state *s, const char *dir, swl_error *err)
+{
+    sweeping w = {s, dir};
+
+    return swl_place_walk(dir, sweep_one, &w, err);
 }

@@ -636,23 +636,72 @@ static void progress_grows_to_its_total(void **state)
     assert_int_equal(w.last, w.total);
 }
 
-static void stopping_leaves_nothing(void **state)
+static void same_file(const char *name)
 {
-    swl_repack_options opt;
+    char *a, *b;
+    size_t n, m;
 
-    (void)state;
-    copy_case(MOE_MLX);
+    must(swl_file_load(&a, &n, at("out.qpack/%s", name), 1 << 24, &err));
+    must(swl_file_load(&b, &m, at("straight.qpack/%s", name), 1 << 24, &err));
+    if (n != m || memcmp(a, b, n))
+        fail_msg("%s differs from that of a conversion that was not stopped", name);
+    swl_free(a);
+    swl_free(b);
+}
+
+/* Stops at stop_at; what is there stays, and `spoil` (may be NULL) is a file of it that gets other bytes. */
+static void stop_and_spoil(uint64_t stop_at, const char *spoil)
+{
+    watch w = {.stop_at = stop_at};
+    swl_repack_options opt;
+    int fd;
+
     swl_repack_options_init(&opt);
     opt.source = source;
     opt.output = output;
     opt.on_progress = watch_progress;
-    for (uint64_t stop_at = 0; stop_at < 1500000; stop_at += 300000) {
-        watch w = {.stop_at = stop_at};
+    opt.arg = &w;
+    assert_int_equal(swl_repack(&opt, &err), SWL_E_CANCELLED);
+    assert_false(swl_dir_exists(output));
+    if (!spoil || !swl_file_exists(at("out.qpack.partial/%s", spoil)))
+        return;
+    fd = open(at("out.qpack.partial/%s", spoil), O_WRONLY);
+    assert_int_equal(pwrite(fd, "spoiled", 7, 40000), 7);
+    close(fd);
+}
 
-        opt.arg = &w;
-        assert_int_equal(swl_repack(&opt, &err), SWL_E_CANCELLED);
-        nothing_is_left();
+static void a_stopped_conversion_goes_on_from_what_is_intact(void **state)
+{
+    static const char *const spoils[] = {NULL, "model.safetensors", "packed_experts/layer_00.bin",
+                                         "packed_experts/layer_01.bin"};
+    static const char *const files[] = {"model.safetensors", "packed_experts/layer_00.bin", "packed_experts/layer_03.bin",
+                                        "swiftlet.json", "hashes.json", "manifest.json", SWL_STAGE_MARK};
+
+    (void)state;
+    copy_case(MOE_MLX);
+    must(repack(at("straight.qpack"), false));
+    for (int i = 0; i < 4; i++) {
+        for (uint64_t stop_at = 0; stop_at < 1500000; stop_at += 300000)
+            stop_and_spoil(stop_at, spoils[i]);
+        must(repack(output, false));
+        for (int k = 0; k < 7; k++)
+            same_file(files[k]);
+        assert_false(swl_dir_exists(at("out.qpack.partial")));
+        remove_tree(output);
     }
+}
+
+/* Another rule, or other bytes in the source, make what is there worthless. */
+static void a_conversion_of_something_else_begins_anew(void **state)
+{
+    (void)state;
+    copy_case(MOE_HF);
+    must(repack_grouped(at("straight.qpack"), 32, false));
+    stop_and_spoil(900000, NULL);
+    assert_true(swl_dir_exists(at("out.qpack.partial")));
+    must(repack_grouped(output, 32, false));
+    same_file("hashes.json");
+    same_file("packed_experts/layer_00.bin");
 }
 
 /* The Nth allocation fails, once: an error or, where a fallback exists, a result; never a leftover. */
@@ -703,7 +752,8 @@ int main(void)
         TEST(two_runs_do_not_meet),
         TEST(too_little_room_is_said_with_both_figures),
         TEST(progress_grows_to_its_total),
-        TEST(stopping_leaves_nothing),
+        TEST(a_stopped_conversion_goes_on_from_what_is_intact),
+        TEST(a_conversion_of_something_else_begins_anew),
         TEST(running_out_of_memory_leaves_nothing),
     };
 

@@ -3,45 +3,87 @@
 #include "base/status.h"
 #include "chat/engine.h"
 
+/* "constraint" as JSON. */
+static swl_status parse(json_t **out, const char *text, const char *what, swl_error *err)
+{
+    json_error_t why;
+
+    *out = text ? json_loads(text, JSON_DECODE_ANY, &why) : NULL;
+    if (*out)
+        return SWL_OK;
+    if (!text)
+        return swl_fail(err, SWL_E_ARG, "%s: it is missing", what);
+    return swl_fail(err, SWL_E_ARG, "%s: byte %d: %s", what, why.position, why.text);
+}
+
+static swl_status make_tool(swl_grammar **out, const swl_engine *e, const swl_request_options *o, const json_t *tools,
+                            swl_error *err)
+{
+    if (!tools)
+        return swl_fail(err, SWL_E_ARG, "tools: there is no tool to call");
+    return swl_grammar_tool(out, e->tokenizer, tools, o->constraint,
+                            e->tpl.info.tool_calls_xml ? SWL_CALL_XML : SWL_CALL_JSON, o->one_call, err);
+}
+
+static swl_status make_parsed(swl_grammar **out, const swl_engine *e, const swl_request_options *o, swl_error *err)
+{
+    bool schema = o->constrain == SWL_CONSTRAIN_SCHEMA;
+    json_t *v;
+    swl_status st = parse(&v, o->constraint, schema ? "schema" : "choice", err);
+
+    if (!st)
+        st = (schema ? swl_grammar_schema : swl_grammar_choice)(out, e->tokenizer, v, err);
+    json_decref(v);
+    return st;
+}
+
 swl_status swl_constraint_make(swl_grammar **out, const swl_engine *e, const swl_request_options *o, const json_t *tools,
                                swl_error *err)
 {
-    (void)e;
-    (void)tools;
     *out = NULL;
-    return o->constrain == SWL_CONSTRAIN_NONE ? SWL_OK : swl_fail(err, SWL_E_UNSUPPORTED, "constrained answers are not available");
+    switch (o->constrain) {
+    case SWL_CONSTRAIN_NONE:
+        return SWL_OK;
+    case SWL_CONSTRAIN_JSON:
+        return swl_grammar_json(out, e->tokenizer, err);
+    case SWL_CONSTRAIN_SCHEMA:
+    case SWL_CONSTRAIN_CHOICE:
+        return make_parsed(out, e, o, err);
+    case SWL_CONSTRAIN_TOOL:
+        return make_tool(out, e, o, tools, err);
+    }
+    return swl_fail(err, SWL_E_ARG, "constrain: %d is no constraint", (int)o->constrain);
 }
 
 void swl_constraint_free(swl_request *r)
 {
-    (void)r;
+    swl_grammar_end(r->state);
+    swl_grammar_free(r->grammar);
+    r->state = NULL;
+    r->grammar = NULL;
 }
 
 swl_status swl_constraint_begin(swl_request *r, swl_error *err)
 {
-    (void)r;
-    (void)err;
-    return SWL_OK;
+    return swl_grammar_begin(&r->state, r->grammar, err);
 }
 
 bool swl_constraint_allows(const swl_request *r, int32_t id)
 {
-    (void)r;
-    (void)id;
-    return true;
+    return swl_grammar_allows(r->state, id);
 }
 
 void swl_constraint_mask(swl_request *r, uint32_t *bits)
 {
-    (void)r;
-    (void)bits;
+    swl_grammar_mask(r->state, bits);
 }
 
 swl_status swl_constraint_accept(swl_request *r, int32_t id, bool *closed, swl_error *err)
 {
-    (void)r;
-    (void)id;
-    (void)err;
+    swl_status st = swl_grammar_accept(r->state, id, err);
+
     *closed = false;
-    return SWL_OK;
+    if (!st)
+        swl_grammar_complete(r->state, closed);
+    return st;
 }

@@ -54,6 +54,28 @@ static const json_t *member(const json_t *obj, const char *key, size_t n)
     return NULL;
 }
 
+/* The same for a part of a JSON pointer, where ~0 stands for ~ and ~1 for /. */
+static const json_t *member_of_pointer(const json_t *obj, const char *part, size_t n)
+{
+    json_t *o = (json_t *)obj, *v;
+    const char *k;
+    size_t i, j;
+
+    json_object_foreach (o, k, v) {
+        for (i = j = 0; k[i] && j < n; i++, j++) {
+            bool escaped = part[j] == '~' && j + 1 < n;
+            char c = escaped ? (part[j + 1] == '1' ? '/' : '~') : part[j];
+
+            if (k[i] != c)
+                break;
+            j += escaped;
+        }
+        if (!k[i] && j == n)
+            return v;
+    }
+    return NULL;
+}
+
 /* "#/$defs/NAME": references that generators write for nested types. Others lead nowhere. */
 static const json_t *resolve(const json_t *root, const json_t *ref)
 {
@@ -64,7 +86,7 @@ static const json_t *resolve(const json_t *root, const json_t *ref)
         return NULL;
     for (p += 2; at; p = slash + 1) {
         slash = strchr(p, '/');
-        at = member(at, p, slash ? (size_t)(slash - p) : strlen(p));
+        at = member_of_pointer(at, p, slash ? (size_t)(slash - p) : strlen(p));
         if (!slash)
             return at;
     }

@@ -45,7 +45,7 @@ static int open_parent(const char *dir, const char *path, bool create, const cha
     return fd;
 }
 
-static swl_status give_length(int fd, const char *path, uint64_t size, swl_error *err)
+static swl_status give_length(int fd, const char *path, uint64_t size, bool with_room, swl_error *err)
 {
     struct stat sb;
 
@@ -56,22 +56,23 @@ static swl_status give_length(int fd, const char *path, uint64_t size, swl_error
     if ((uint64_t)sb.st_size > size && ftruncate(fd, (off_t)size))
         return swl_fail_errno(err, path, "cannot give %s its length", path);
 #if defined(__linux__)
-    if (size && fallocate(fd, 0, 0, (off_t)size) && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
+    if (with_room && size && fallocate(fd, 0, 0, (off_t)size) && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
         return swl_fail_errno(err, path, "there is no room for the %" PRIu64 " bytes of %s", size, path);
 #endif
+    (void)with_room;
     if (ftruncate(fd, (off_t)size))
         return swl_fail_errno(err, path, "cannot give %s its length", path);
     return SWL_OK;
 }
 
-swl_status swl_place_open(int *fd, const char *dir, const char *path, uint64_t size, swl_error *err)
+static swl_status open_place(int *fd, const char *dir, const char *path, uint64_t size, bool with_room, swl_error *err)
 {
     const char *name;
     int parent;
     swl_status st;
 
     *fd = -1;
-    if (!swl_path_is_safe(path) && strncmp(path, ".source/", 8))
+    if (!swl_path_is_safe(path))
         return swl_fail(err, SWL_E_CORRUPT, "\"%.200s\" is not a path inside the container", path);
     parent = open_parent(dir, path, true, &name);
     if (parent >= 0) {
@@ -85,12 +86,22 @@ swl_status swl_place_open(int *fd, const char *dir, const char *path, uint64_t s
     }
     if (*fd < 0)
         return swl_fail_errno(err, path, "cannot open the folder of %s/%s", dir, path);
-    st = give_length(*fd, path, size, err);
+    st = give_length(*fd, path, size, with_room, err);
     if (st) {
         close(*fd);
         *fd = -1;
     }
     return st;
+}
+
+swl_status swl_place_open(int *fd, const char *dir, const char *path, uint64_t size, swl_error *err)
+{
+    return open_place(fd, dir, path, size, true, err);
+}
+
+swl_status swl_place_open_hole(int *fd, const char *dir, const char *path, uint64_t size, swl_error *err)
+{
+    return open_place(fd, dir, path, size, false, err);
 }
 
 swl_status swl_place_sync(int fd, const char *path, swl_error *err)

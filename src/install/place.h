@@ -10,6 +10,8 @@
 /* Opens dir/path for reading and writing, creating it and the directories before it; it gets its full length, with room on
  * the disk when the file system can promise that (ENOSPC now rather than later: SWL_E_BUDGET). */
 swl_status swl_place_open(int *fd, const char *dir, const char *path, uint64_t size, swl_error *err);
+/* The same without taking room: the file is a hole at first. */
+swl_status swl_place_open_hole(int *fd, const char *dir, const char *path, uint64_t size, swl_error *err);
 /* The bytes written so far are durable when this returns. */
 swl_status swl_place_sync(int fd, const char *path, swl_error *err);
 /* Starts bringing bytes to the disk, so that the next sync is short. */

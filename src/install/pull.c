@@ -66,7 +66,7 @@ swl_status swl_puller_save(swl_puller *p, swl_error *err)
     p->unsaved = 0;
     if (st || !p->gather || !p->staged)
         return st;
-    return swl_state_save(&p->state, p->stage.dir, err);
+    return swl_state_save(&p->state, p->dir, err);
 }
 
 static bool cancelled(const swl_puller *p)
@@ -345,6 +345,7 @@ static swl_status take_stage(swl_puller *p, swl_error *err)
     if (st)
         return st;
     p->staged = true;
+    p->dir = p->stage.dir;
     if (swl_state_load(&p->state, p->stage.dir, NULL))
         p->state = (swl_state){0}; /* none, or unreadable: files count as far as their digests hold */
     return SWL_OK;
@@ -353,13 +354,15 @@ static swl_status take_stage(swl_puller *p, swl_error *err)
 /* A stage without any progress is not worth keeping. */
 static void leave_stage(swl_puller *p, swl_status st)
 {
-    bool any = false;
+    char *stored = p->staged ? swl_asprintf("%s/.source/%s", p->stage.dir, SWL_STAGE_MARK) : NULL;
+    bool any = stored && swl_file_exists(stored);
 
+    swl_free(stored);
     if (!p->staged)
         return;
     for (int32_t i = 0; i < p->state.n_files; i++)
         any |= p->state.files[i].verified || p->state.files[i].done.n;
-    if (p->stage.keep && (p->fresh || (st && !any)))
+    if (p->stage.keep && (p->fresh || (st && !p->o->dry_run)))
         p->stage.keep = any;
     swl_stage_close(&p->stage);
 }

@@ -24,6 +24,7 @@ struct swl_puller {
     swl_remote remote;
     char *local; /* directory that the files are copied from; NULL: they are fetched */
     swl_stage stage;
+    const char *dir;    /* where files and the state are put: the stage's, or a folder in it */
     bool staged, fresh; /* fresh: there was nothing in the stage */
     swl_state state;    /* as saved last, and going on */
     swl_pull_phase phase;
@@ -53,8 +54,10 @@ swl_status swl_puller_show_plan(swl_puller *p, swl_pull_plan *plan, swl_error *e
 /* Takes everything from the plan to the last byte before the rename. With dry_run: to the plan. */
 swl_status swl_pull_packed(swl_puller *p, swl_error *err);
 swl_status swl_pull_raw(swl_puller *p, swl_error *err);
+/* Brings the files of the listing into p->dir, checked, and keeps a state there. */
+swl_status swl_pull_files(swl_puller *p, swl_error *err);
 
-/* The end: removes from the stage what no path of `keep` names, writes the final state, makes all durable, opens the
+/* The end: removes from the stage what the state does not name, writes the final state, makes all durable, opens the
  * container for a check, and gives it its name. */
 swl_status swl_puller_finish(swl_puller *p, swl_error *err);
 

@@ -42,7 +42,7 @@ static swl_status no_memory(swl_error *err)
 
 static swl_status open_item(item *it, swl_error *err)
 {
-    return it->fd >= 0 ? SWL_OK : swl_place_open(&it->fd, it->p->stage.dir, it->e->path, it->e->size, err);
+    return it->fd >= 0 ? SWL_OK : swl_place_open(&it->fd, it->p->dir, it->e->path, it->e->size, err);
 }
 
 static swl_status close_item(item *it, swl_error *err)
@@ -129,7 +129,7 @@ static swl_status take_over(item *it, bool same_source, bool unreadable, swl_err
     const swl_puller *p = it->p;
     swl_state_file *f = swl_state_file_find(&p->state, it->e->path);
     uint64_t size = 0;
-    bool there = swl_place_has(p->stage.dir, it->e->path, &size) && size == it->e->size;
+    bool there = swl_place_has(p->dir, it->e->path, &size) && size == it->e->size;
 
     if (there && !f && unreadable && (it->e->digest[0].kind || it->e->digest[1].kind))
         return swl_spans_add(&it->fetch->done, 0, size) ? SWL_OK : no_memory(err); /* to be hashed */
@@ -174,7 +174,7 @@ static swl_status copy_item(item *it, const char *from, swl_error *err)
     swl_status st;
 
     it->p->file = it->e->path;
-    st = swl_place_copy(it->p->stage.dir, it->e->path, from, it->e->size, swl_puller_bytes, it->p, err);
+    st = swl_place_copy(it->p->dir, it->e->path, from, it->e->size, swl_puller_bytes, it->p, err);
     if (!st && !swl_spans_add(&it->fetch->done, 0, it->e->size))
         st = no_memory(err);
     return st;
@@ -239,7 +239,7 @@ static swl_status check_item(item *it, swl_error *err)
     const swl_entry *e = it->e;
     const swl_digest_kind kinds[2] = {e->digest[0].kind, e->digest[1].kind};
     swl_digest found[2];
-    char *path = swl_path_join(it->p->stage.dir, e->path);
+    char *path = swl_path_join(it->p->dir, e->path);
     swl_status st = path ? SWL_OK : no_memory(err);
 
     it->p->file = e->path;
@@ -397,7 +397,7 @@ static swl_status show_plan(job *j, swl_error *err)
 
     for (int32_t i = 0; i < j->n && !st; i++) {
         const swl_entry *e = j->items[i].e;
-        uint64_t on_disk = swl_place_allocated(p->stage.dir, e->path), have = swl_spans_total(&j->fetches[i].done);
+        uint64_t on_disk = swl_place_allocated(p->dir, e->path), have = swl_spans_total(&j->fetches[i].done);
         const swl_digest *d = e->digest[1].kind ? &e->digest[1] : &e->digest[0];
 
         if (d->kind)
@@ -472,14 +472,14 @@ static void tear_down(job *j)
     swl_free(j->fetches);
 }
 
-swl_status swl_pull_packed(swl_puller *p, swl_error *err)
+static swl_status run(swl_puller *p, bool container, swl_error *err)
 {
     job j = {.p = p};
     swl_status st = set_up(&j, err);
 
     if (!st)
         judge_checks(&j);
-    if (!st)
+    if (!st && container)
         st = show_plan(&j, err);
     p->gather = gather;
     p->gather_arg = &j;
@@ -487,8 +487,18 @@ swl_status swl_pull_packed(swl_puller *p, swl_error *err)
         st = swl_puller_save(p, err);
     if (!st && !p->o->dry_run)
         st = bring(&j, err);
-    if (!st && !p->o->dry_run)
+    if (!st && !p->o->dry_run && container)
         st = end_files(&j, err);
     tear_down(&j);
     return st;
+}
+
+swl_status swl_pull_packed(swl_puller *p, swl_error *err)
+{
+    return run(p, true, err);
+}
+
+swl_status swl_pull_files(swl_puller *p, swl_error *err)
+{
+    return run(p, false, err);
 }

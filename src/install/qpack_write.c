@@ -125,6 +125,8 @@ static swl_status save(swl_qpack_writer *w, swl_error *err)
 {
     w->unsaved = 0;
     w->saved_at = swl_seconds();
+    if (w->placed) /* the state on disk is that of how they came there */
+        return SWL_OK;
     return swl_state_save(w->state, w->dir, err);
 }
 

@@ -40,7 +40,7 @@ swl_status swl_canon_set(swl_canon *c, const swl_tokenizer *t, const int32_t *id
 {
     if (n > c->cap) {
         int32_t cap = n + n / 2 + 64;
-        size_t *end = swl_realloc(c->end, (size_t)cap, sizeof *end);
+        uint32_t *end = swl_realloc(c->end, (size_t)cap, sizeof *end);
 
         if (!end)
             return swl_fail(err, SWL_E_NOMEM, "out of memory for the text of %d tokens", n);
@@ -51,9 +51,9 @@ swl_status swl_canon_set(swl_canon *c, const swl_tokenizer *t, const int32_t *id
     c->bytes.n = c->n ? c->end[c->n - 1] : 0;
     while (c->n < n) {
         put_token(c, t, ids[c->n]);
-        c->end[c->n++] = c->bytes.n;
+        c->end[c->n++] = (uint32_t)c->bytes.n;
     }
-    return c->bytes.failed ? swl_fail(err, SWL_E_NOMEM, "out of memory for the text of %d tokens", n) : SWL_OK;
+    return c->bytes.failed || c->bytes.n > UINT32_MAX ? swl_fail(err, SWL_E_NOMEM, "out of memory for the text of %d tokens", n) : SWL_OK;
 }
 
 static size_t common_bytes(const swl_sbuf *a, const swl_sbuf *b)

@@ -12,7 +12,7 @@
 
 typedef struct swl_canon {
     swl_sbuf bytes;
-    size_t *end;              /* [n] bytes up to the end of each token */
+    uint32_t *end;            /* [n] bytes up to the end of each token */
     int32_t n, cap;
 } swl_canon;
 

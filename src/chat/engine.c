@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "chat/engine.h"
 
-#define PROMPT_LOGITS_BYTES_MAX ((size_t)16 << 20)
+#define PROMPT_LOGITS_BYTES_MAX ((size_t)8 << 20)
 
 double swl_now(void)
 {
@@ -235,7 +235,7 @@ static void finish(swl_engine *e, swl_request *r, swl_finish why, const swl_erro
     r->phase = SWL_REQUEST_DONE;
     pthread_mutex_lock(&e->lock);
     e->stats.n_running--;
-    e->stats.n_prompt += (uint64_t)u->n_prompt;
+    e->stats.n_prompt += r->counted ? (uint64_t)u->n_prompt : 0;
     e->stats.n_cached += (uint64_t)u->n_cached;
     e->stats.n_generated += (uint64_t)u->n_generated;
     pthread_mutex_unlock(&e->lock);
@@ -289,6 +289,7 @@ static void start(swl_engine *e, swl_request *r)
     r->slot->base = r->border_last ? r->border_last : r->n_prompt;
     r->mark_at = r->n_done;
     r->usage.n_prompt = r->n_prompt;
+    r->counted = true;
     r->usage.n_cached = r->n_done;
     r->phase = SWL_REQUEST_PROMPT;
     note_slot(e, r->slot);
@@ -445,13 +446,13 @@ static int32_t next_end(const swl_engine *e, const swl_request *r, int32_t room)
 static swl_status mark(swl_request *r, swl_error *err)
 {
     swl_session *s = r->slot->session;
-    int32_t at = r->n_done;
-    bool end = at == r->n_prompt, border = at == r->border_system || at == r->border_last;
+    int32_t at = r->n_done, weight = at == r->border_system ? SWL_MARK_SYSTEM : at == r->border_last ? SWL_MARK_MESSAGE : 1;
+    bool end = at == r->n_prompt;
 
-    if (!(border || at - r->mark_at >= SWL_MARK_EVERY / 2 || (end && (s->n_marks_max > 2 || !r->border_last))))
+    if (weight == 1 && at - r->mark_at < SWL_MARK_AFTER && !(end && (s->n_marks_max > 2 || !r->border_last)))
         return SWL_OK;
     r->mark_at = at;
-    return swl_session_mark(s, err);
+    return swl_session_mark_as(s, weight, err);
 }
 
 /* Runs ids[n_done..end) and hands out what the model thought of them. */

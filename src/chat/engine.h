@@ -36,7 +36,10 @@
 
 enum {
     SWL_SHARE_TOKENS = 256,   /* of a prompt in one pass while others wait for their next token */
-    SWL_MARK_EVERY = 4096,    /* tokens of a long prompt */
+    SWL_MARK_EVERY = 4096,    /* tokens of a long prompt: a part ends here at the latest */
+    SWL_MARK_AFTER = 1024,    /* tokens: the end of a part gets a mark, so that a prompt that is stopped loses little */
+    SWL_MARK_SYSTEM = 8,      /* weights of marks: the end of the system block, which many conversations share; */
+    SWL_MARK_MESSAGE = 4,     /* the beginning of the last message */
     SWL_SAVE_TOKENS = 32,     /* shorter conversations are not worth a file */
     SWL_TOP_MAX = 20,
     SWL_FORCED_MAX = 16
@@ -124,6 +127,7 @@ struct swl_request {
     bool lost;                /* out of memory while collecting: the turn is not remembered */
 
     swl_usage usage;
+    bool counted;             /* in the statistics */
     double submitted, started, first_token;
 };
 

@@ -100,6 +100,7 @@ swl_status swl_request_create(swl_request **out, swl_engine *e, const swl_reques
     r->rendered = opt->messages != NULL;
     r->o.raw |= !r->rendered;
     st = swl_prompt_make(&r->prompt, e, opt, err);
+    r->usage.n_prompt = r->prompt.n;
     if (!st)
         st = copy_options(r, err);
     if (!st)

@@ -22,13 +22,14 @@ void swl_marks_free(swl_session *s)
     swl_free(s->marks);
 }
 
-/* The mark whose loss makes the shortest new gap; never the last one, which the next turn goes back to. */
+/* The mark whose loss makes the shortest new gap, by its weight; never the last one, which the next turn goes back to. */
 static int32_t least_missed(const swl_session *s)
 {
-    int32_t i, best = 0, best_gap = INT32_MAX;
+    int64_t best_gap = INT64_MAX;
+    int32_t i, best = 0;
 
     for (i = 0; i + 1 < s->n_marks; i++) {
-        int32_t gap = s->marks[i + 1].n_tokens - (i ? s->marks[i - 1].n_tokens : 0);
+        int64_t gap = (int64_t)s->marks[i].weight * (s->marks[i + 1].n_tokens - (i ? s->marks[i - 1].n_tokens : 0));
 
         if (gap < best_gap) {
             best_gap = gap;
@@ -75,20 +76,29 @@ static void copy_in(swl_session *s, const swl_mark *m)
 
 swl_status swl_session_mark(swl_session *s, swl_error *err)
 {
+    return swl_session_mark_as(s, 1, err);
+}
+
+swl_status swl_session_mark_as(swl_session *s, int32_t weight, swl_error *err)
+{
     swl_mark *m;
 
     if (s->broken)
         return swl_fail(err, SWL_E_FAIL, "the session's state is unusable after an error; it cannot be marked");
     if (!s->state->n_tokens)
         return SWL_OK;
-    if (s->n_marks && s->marks[s->n_marks - 1].n_tokens == s->state->n_tokens)
+    if (s->n_marks && s->marks[s->n_marks - 1].n_tokens == s->state->n_tokens) {
         s->n_marks--; /* the same place again, now perhaps with logits */
-    else if (s->n_marks == s->n_marks_max)
+        if (s->marks[s->n_marks].weight > weight)
+            weight = s->marks[s->n_marks].weight;
+    } else if (s->n_marks == s->n_marks_max) {
         remove_mark(s, least_missed(s));
+    }
     m = &s->marks[s->n_marks];
     if (!m->data && !(m->data = swl_big_alloc(mark_bytes(s))))
         return swl_fail(err, SWL_E_NOMEM, "out of memory for a mark");
     copy_out(s, m);
+    m->weight = weight;
     s->n_marks++;
     return SWL_OK;
 }

@@ -7,6 +7,7 @@
 /* A copy of everything about a position that cannot be rewound. Rows of the KV cache before it stay where they are. */
 typedef struct swl_mark {
     int32_t n_tokens;
+    int32_t weight;            /* how much its loss is felt, against that of others */
     bool has_logits;
     uint8_t *data;             /* convolution state, delta-net state, logits of the last token */
 } swl_mark;
@@ -31,6 +32,8 @@ swl_status swl_session_admits(const swl_session *s, const int32_t *ids, int32_t 
 
 /* marks.c */
 void swl_marks_free(swl_session *s);
+/* swl_session_mark for a place that prompts go back to more often than to others: weight > 1. */
+swl_status swl_session_mark_as(swl_session *s, int32_t weight, swl_error *err);
 /* The past of src up to n (its end, or one of its marks) becomes that of dst, whose own is gone. Marks are not copied. */
 swl_status swl_session_copy(swl_session *dst, const swl_session *src, int32_t n, swl_error *err);
 

@@ -294,6 +294,7 @@ static void keep(snapshot *p)
     for (i = 0; i < p->n_marks; i++)
         if (p->marks[i]) {
             s->marks[s->n_marks].n_tokens = p->positions[i];
+            s->marks[s->n_marks].weight = 4; /* only places worth going back to are saved */
             s->marks[s->n_marks++].has_logits = false;
         }
 }

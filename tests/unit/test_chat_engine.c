@@ -426,7 +426,8 @@ static void cancelling_takes_a_tenth_of_a_second(void **state)
     swl_request_cancel(r.request);
     run_until_idle(&f);
     assert_int_equal(r.finish, SWL_FINISH_CANCELLED);
-    assert_int_equal(r.usage.n_prompt, 0);
+    assert_int_equal(r.usage.n_prompt, 10);
+    assert_int_equal(r.usage.n_cached, 0);
     result_deinit(&r);
     free(ids);
     fixture_close(&f);

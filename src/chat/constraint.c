@@ -1,38 +1,33 @@
-/* constraint.c: what an answer has to be, by the grammars of the text folder. */
+/* constraint.c: what an answer has to be, by the grammars of the text folder. It begins where the answer does, after reasoning. */
+#include <string.h>
+
 #include "base/mem.h"
 #include "base/status.h"
 #include "chat/engine.h"
-
-/* "constraint" as JSON. */
-static swl_status parse(json_t **out, const char *text, const char *what, swl_error *err)
-{
-    json_error_t why;
-
-    *out = text ? json_loads(text, JSON_DECODE_ANY, &why) : NULL;
-    if (*out)
-        return SWL_OK;
-    if (!text)
-        return swl_fail(err, SWL_E_ARG, "%s: it is missing", what);
-    return swl_fail(err, SWL_E_ARG, "%s: byte %d: %s", what, why.position, why.text);
-}
+#include "chat/json_in.h"
 
 static swl_status make_tool(swl_grammar **out, const swl_engine *e, const swl_request_options *o, const json_t *tools,
                             swl_error *err)
 {
-    if (!tools)
-        return swl_fail(err, SWL_E_ARG, "tools: there is no tool to call");
-    return swl_grammar_tool(out, e->tokenizer, tools, o->constraint,
-                            e->tpl.info.tool_calls_xml ? SWL_CALL_XML : SWL_CALL_JSON, o->one_call, err);
+    swl_call_syntax syntax = e->tpl.info.tool_calls_xml ? SWL_CALL_XML : SWL_CALL_JSON;
+
+    if (!json_array_size(tools))
+        return swl_fail(err, SWL_E_ARG, "a call is asked for, but there are no tools");
+    if (o->no_calls)
+        return swl_fail(err, SWL_E_ARG, "a call is asked for and forbidden");
+    return swl_grammar_tool(out, e->tokenizer, tools, o->constraint, syntax, o->one_call, err);
 }
 
-static swl_status make_parsed(swl_grammar **out, const swl_engine *e, const swl_request_options *o, swl_error *err)
+static swl_status make_from_json(swl_grammar **out, const swl_engine *e, const swl_request_options *o, swl_error *err)
 {
     bool schema = o->constrain == SWL_CONSTRAIN_SCHEMA;
-    json_t *v;
-    swl_status st = parse(&v, o->constraint, schema ? "schema" : "choice", err);
+    const char *what = schema ? "schema" : "choice";
+    json_t *v = NULL;
+    swl_status st = o->constraint ? swl_json_in(&v, o->constraint, strlen(o->constraint), NULL, what, err)
+                                  : swl_fail(err, SWL_E_ARG, "%s: missing", what);
 
     if (!st)
-        st = (schema ? swl_grammar_schema : swl_grammar_choice)(out, e->tokenizer, v, err);
+        st = schema ? swl_grammar_schema(out, e->tokenizer, v, err) : swl_grammar_choice(out, e->tokenizer, v, err);
     json_decref(v);
     return st;
 }
@@ -48,11 +43,11 @@ swl_status swl_constraint_make(swl_grammar **out, const swl_engine *e, const swl
         return swl_grammar_json(out, e->tokenizer, err);
     case SWL_CONSTRAIN_SCHEMA:
     case SWL_CONSTRAIN_CHOICE:
-        return make_parsed(out, e, o, err);
+        return make_from_json(out, e, o, err);
     case SWL_CONSTRAIN_TOOL:
         return make_tool(out, e, o, tools, err);
     }
-    return swl_fail(err, SWL_E_ARG, "constrain: %d is no constraint", (int)o->constrain);
+    return swl_fail(err, SWL_E_ARG, "unknown kind of constraint %d", (int)o->constrain);
 }
 
 void swl_constraint_free(swl_request *r)
@@ -82,8 +77,7 @@ swl_status swl_constraint_accept(swl_request *r, int32_t id, bool *closed, swl_e
 {
     swl_status st = swl_grammar_accept(r->state, id, err);
 
-    *closed = false;
-    if (!st)
-        swl_grammar_complete(r->state, closed);
+    if (!st && !swl_grammar_complete(r->state, closed))
+        *closed = false;
     return st;
 }

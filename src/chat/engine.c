@@ -353,7 +353,7 @@ static void draw(swl_engine *e, swl_request *r, const float *logits)
     }
     if (!(r->first_token > 0))
         r->first_token = swl_now();
-    if (!r->o.ignore_stop && swl_tokenizer_is_stop(e->tokenizer, id)) {
+    if ((!r->o.ignore_stop || r->state) && swl_tokenizer_is_stop(e->tokenizer, id)) {
         finish(e, r, SWL_FINISH_STOP, NULL);
         return;
     }

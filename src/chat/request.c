@@ -126,8 +126,7 @@ void swl_request_free(swl_request *r)
     swl_free(r->bias);
     swl_free(r->constraint);
     swl_answer_free(r->answer);
-    if (r->grammar)
-        swl_constraint_free(r);
+    swl_constraint_free(r);
     swl_free(r->ids);
     swl_free(r->out);
     swl_sbuf_deinit(&r->text);

@@ -322,6 +322,106 @@ static void raw_answers_are_text(void **state)
     fixture_close(&f);
 }
 
+/* ---- constraints ---- */
+
+static void answers_can_be_held_to_json(void **state)
+{
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":12},\"kind\":{\"enum\":"
+        "[\"dog\",\"cat\"]},\"legs\":{\"type\":\"integer\"}},\"required\":[\"name\",\"kind\",\"legs\"],"
+        "\"additionalProperties\":false}";
+    fixture f = fixture_open(1);
+    swl_request_options o = ask_options(question);
+
+    (void)state;
+    o.n_max = 200;
+    for (int think = 0; think < 2; think++)
+        for (int hot = 0; hot < 2; hot++) {
+            result r = {0};
+            json_t *v;
+
+            o.think = think ? SWL_THINK_ON : SWL_THINK_OFF;
+            o.n_reasoning_max = 20;
+            o.sampling.temperature = hot ? 1.2f : 0;
+            o.sampling.seed = 7;
+            o.constrain = SWL_CONSTRAIN_SCHEMA;
+            o.constraint = schema;
+            ask(&f, &r, o);
+            assert_int_equal(r.finish, SWL_FINISH_STOP);
+            assert_int_equal(r.reasoning.n > 0, think);
+            v = json_loads(result_text(&r), 0, NULL);
+            if (!v)
+                fail_msg("%s", result_text(&r));
+            assert_true(json_is_string(json_object_get(v, "name")) && json_is_integer(json_object_get(v, "legs")));
+            assert_int_equal(json_object_size(v), 3);
+            json_decref(v);
+            result_deinit(&r);
+        }
+    fixture_close(&f);
+}
+
+static void answers_can_be_one_of_a_list(void **state)
+{
+    fixture f = fixture_open(1);
+    swl_request_options o = ask_options(question);
+    result r = {0};
+
+    (void)state;
+    o.constrain = SWL_CONSTRAIN_CHOICE;
+    o.constraint = "[\"yes\", \"no, never\"]";
+    ask(&f, &r, o);
+    assert_int_equal(r.finish, SWL_FINISH_STOP);
+    assert_true(!strcmp(result_text(&r), "yes") || !strcmp(result_text(&r), "no, never"));
+    result_deinit(&r);
+    fixture_close(&f);
+}
+
+static void a_call_can_be_required(void **state)
+{
+    fixture f = fixture_open(1);
+    swl_request_options o = ask_options("[{\"role\":\"user\",\"content\":\"Paris is a city in France.\"}]");
+    result r = {0};
+    json_t *v;
+
+    (void)state;
+    o.tools = weather;
+    o.n_max = 120;
+    o.one_call = true;
+    o.constrain = SWL_CONSTRAIN_TOOL;
+    o.constraint = "get_weather";
+    ask(&f, &r, o);
+    assert_int_equal(r.finish, SWL_FINISH_STOP);
+    assert_int_equal(r.n_calls, 1);
+    assert_string_equal(r.call_name, "get_weather");
+    v = json_loads(r.call_args, 0, NULL);
+    assert_true(json_is_string(json_object_get(v, "city")));
+    json_decref(v);
+    result_deinit(&r);
+    fixture_close(&f);
+}
+
+static void constraints_that_cannot_be_kept_are_refused(void **state)
+{
+    fixture f = fixture_open(1);
+    swl_request_options o = ask_options(question);
+    swl_request *r;
+    swl_error err;
+
+    (void)state;
+    o.constrain = SWL_CONSTRAIN_SCHEMA;
+    o.constraint = "{\"type\":\"object\",\"unevaluatedProperties\":{\"not\":{}}}";
+    assert_int_equal(swl_request_create(&r, f.engine, &o, &err), SWL_E_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "unevaluatedProperties"));
+    o.constraint = "{";
+    assert_int_equal(swl_request_create(&r, f.engine, &o, &err), SWL_E_ARG);
+    o.constraint = NULL;
+    assert_int_equal(swl_request_create(&r, f.engine, &o, &err), SWL_E_ARG);
+    o.constrain = SWL_CONSTRAIN_TOOL;
+    assert_int_equal(swl_request_create(&r, f.engine, &o, &err), SWL_E_ARG);
+    assert_null(r);
+    fixture_close(&f);
+}
+
 static void options_out_of_range_are_refused(void **state)
 {
     fixture f = fixture_open(1);
@@ -368,6 +468,10 @@ int main(void)
         cmocka_unit_test(reasoning_ends_when_its_tokens_are_spent),
         cmocka_unit_test(calls_can_be_forbidden_and_counted),
         cmocka_unit_test(raw_answers_are_text),
+        cmocka_unit_test(answers_can_be_held_to_json),
+        cmocka_unit_test(answers_can_be_one_of_a_list),
+        cmocka_unit_test(a_call_can_be_required),
+        cmocka_unit_test(constraints_that_cannot_be_kept_are_refused),
         cmocka_unit_test(options_out_of_range_are_refused),
     };
 

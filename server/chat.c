@@ -442,19 +442,21 @@ static void put_logprob(srv_text *t, const srv_job *j, const swl_token_logprob *
     srv_token_bytes(t, j, p->id);
 }
 
-static void token(srv_choice *c, const srv_note *n)
+void srv_put_token(srv_text *t, const srv_job *j, const srv_note *n)
 {
-    srv_text *t = &c->fresh_logprobs; /* an answer in one piece takes them from here in the end */
-
-    if (n->reasoning || n->prompt)
-        return;
-    put_logprob(t, c->job, &n->token);
+    put_logprob(t, j, &n->token);
     srv_open(t, "top_logprobs", '[');
     for (int32_t i = 0; i < n->n_top; i++) {
-        put_logprob(t, c->job, &n->top[i]);
+        put_logprob(t, j, &n->top[i]);
         srv_close(t, '}');
     }
     srv_puts(t, "]}");
+}
+
+static void token(srv_choice *c, const srv_note *n)
+{
+    if (!n->reasoning && !n->prompt)
+        srv_put_token(&c->fresh_logprobs, c->job, n); /* an answer in one piece takes them from there in the end */
 }
 
 static const char *finish_reason(const srv_choice *c)
@@ -613,7 +615,7 @@ static void heartbeat(srv_job *j)
     sign_of_life(j, j->ask.return_progress);
 }
 
-static void fault(srv_job *j, const srv_error *e)
+void srv_chat_fault(srv_job *j, const srv_error *e)
 {
     srv_text_clear(&j->scratch);
     srv_puts(&j->scratch, "data: ");
@@ -624,6 +626,6 @@ static void fault(srv_job *j, const srv_error *e)
 
 const srv_encoder srv_chat_encoder = {
     .begin = begin, .start = start, .open = open_item, .delta = delta, .close = close_item, .token = token, .end = end,
-    .finish = finish, .whole = whole, .heartbeat = heartbeat, .progress = progress, .fault = fault,
+    .finish = finish, .whole = whole, .heartbeat = heartbeat, .progress = progress, .fault = srv_chat_fault,
     .content_type = "text/event-stream; charset=utf-8",
 };

@@ -187,7 +187,8 @@ static void fault(srv_job *j, const srv_error *e)
     j->ended = true;
     j->conn = NULL;
     c->job = NULL;
-    srv_stream_end(c, j->committed);
+    c->close_after = true;
+    srv_stream_end(c, true);
 }
 
 static void end_whole(srv_job *j)

@@ -9,6 +9,12 @@
 static const srv_route routes[] = {
     /* path, methods, label, dialect, versioned, bare, open, without_model, ollama, prefix, handle, prepare */
     {"/chat/completions", SRV_POST, "chat", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_chat_prepare},
+    {"/responses", SRV_POST, "responses", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_responses_prepare},
+    {"/responses/input_tokens", SRV_POST, "responses", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_responses_count},
+    {"/responses/", SRV_GET | SRV_POST | SRV_DELETE, "responses", SRV_OPENAI, true, true, false, true, false, true, srv_not_stored, NULL},
+    {"/messages", SRV_POST, "messages", SRV_ANTHROPIC, true, false, false, false, false, false, NULL, srv_messages_prepare},
+    {"/messages/count_tokens", SRV_POST, "count_tokens", SRV_ANTHROPIC, true, false, false, false, false, false, NULL, srv_messages_count},
+    {"/completions", SRV_POST, "completions", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_completions_prepare},
     {"/models", SRV_GET, "models", SRV_OPENAI, true, true, false, false, false, false, srv_models, NULL},
     {"/models/", SRV_GET, "models", SRV_OPENAI, true, true, false, false, false, true, srv_model, NULL},
     {"/health", SRV_GET, "health", SRV_OPENAI, true, true, true, true, false, false, srv_health, NULL},

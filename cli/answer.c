@@ -49,7 +49,7 @@ void answer_free(answer *w)
     memset(w, 0, sizeof *w);
 }
 
-static swl_think think_from(const arguments *a)
+swl_think think_from(const arguments *a)
 {
     static const char *const names[] = {"auto", "off", "on", "low", "medium", "high"};
     const char *text = opt_text(a, OPT_THINK);

@@ -39,6 +39,9 @@ typedef struct answer {
 swl_status answer_init(answer *w, const arguments *a, engine *e, bool greedy_unless_asked, swl_error *err);
 void answer_free(answer *w);
 
+/* What --think says. */
+swl_think think_from(const arguments *a);
+
 /* Runs and writes the answer. An interruption is no error: finish says SWL_FINISH_CANCELLED. `prompt` has one of messages, text
  * and ids; everything else comes from the options. */
 swl_status answer_run(answer *w, const swl_request_options *prompt, swl_error *err);

@@ -29,6 +29,8 @@ swl_status run_info(const arguments *a, swl_error *err);
 swl_status run_bench(const arguments *a, swl_error *err);
 swl_status run_serve(const arguments *a, swl_error *err);
 swl_status run_tokenize(const arguments *a, swl_error *err);
+swl_status run_template(const arguments *a, swl_error *err);
+swl_status run_dump_tensor(const arguments *a, swl_error *err);
 swl_status run_completion(const arguments *a, swl_error *err);
 swl_status run_help(const arguments *a, swl_error *err);
 swl_status run_version(const arguments *a, swl_error *err);

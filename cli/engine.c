@@ -212,9 +212,9 @@ swl_status engine_describe(engine *e, const arguments *a, swl_error *err)
     return open_model(e, a, true, err);
 }
 
-static swl_status open_tokenizer(engine *e, const arguments *a, bool needed, swl_error *err)
+static swl_status open_tokenizer(engine *e, const arguments *a, bool describe_only, bool needed, swl_error *err)
 {
-    swl_status st = engine_open_model(e, a, err);
+    swl_status st = open_model(e, a, describe_only, err);
 
     if (!st)
         st = swl_tokenizer_open(&e->tokenizer, e->dir, err);
@@ -223,14 +223,14 @@ static swl_status open_tokenizer(engine *e, const arguments *a, bool needed, swl
 
 swl_status engine_open_session(engine *e, const arguments *a, bool needs_tokenizer, swl_error *err)
 {
-    swl_status st = open_tokenizer(e, a, needs_tokenizer, err);
+    swl_status st = open_tokenizer(e, a, false, needs_tokenizer, err);
 
     return st ? st : swl_session_create(&e->session, e->model, err);
 }
 
-swl_status engine_open_chat(engine *e, const arguments *a, swl_error *err)
+static swl_status open_chat(engine *e, const arguments *a, bool describe_only, swl_error *err)
 {
-    swl_status st = open_tokenizer(e, a, true, err);
+    swl_status st = open_tokenizer(e, a, describe_only, true, err);
     swl_engine_options o;
 
     if (st)
@@ -240,6 +240,16 @@ swl_status engine_open_chat(engine *e, const arguments *a, swl_error *err)
     o.tokenizer = e->tokenizer;
     o.dir = e->dir;
     return swl_engine_open(&e->engine, &o, err);
+}
+
+swl_status engine_open_chat(engine *e, const arguments *a, swl_error *err)
+{
+    return open_chat(e, a, false, err);
+}
+
+swl_status engine_describe_chat(engine *e, const arguments *a, swl_error *err)
+{
+    return open_chat(e, a, true, err);
 }
 
 swl_status engine_close(engine *e, swl_status st, swl_error *err)

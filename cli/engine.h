@@ -32,6 +32,8 @@ swl_status engine_open_session(engine *e, const arguments *a, bool needs_tokeniz
 swl_status engine_open_model(engine *e, const arguments *a, swl_error *err);
 /* For figures only: nothing is loaded. */
 swl_status engine_describe(engine *e, const arguments *a, swl_error *err);
+/* For prompts only: nothing is loaded but the tokenizer. */
+swl_status engine_describe_chat(engine *e, const arguments *a, swl_error *err);
 /* Half-open is allowed. Returns `st`, or why the record of the routes is not complete. */
 swl_status engine_close(engine *e, swl_status st, swl_error *err);
 

@@ -1,22 +1,27 @@
-/* info.c: swiftlet info MODEL. */
+/* info.c: swiftlet info MODEL, or the shapes of a known model without having it. */
+#define _DEFAULT_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "commands.h"
 #include "config.h"
 #include "engine.h"
 #include "format.h"
 #include "output.h"
+#include "places.h"
 
 /* What other budgets would give; made before the model is open, because what is resident then counts as taken. */
 enum { N_PLANS = 5 };
 static const uint64_t limits[N_PLANS] = {UINT64_C(2) << 30, UINT64_C(4) << 30, UINT64_C(8) << 30, UINT64_C(16) << 30, 0};
 
-static swl_status make_plans(swl_memory_plan *plans, const arguments *a, swl_error *err)
+static swl_status make_plans(swl_memory_plan *plans, const arguments *a, const char *dir, swl_error *err)
 {
     swl_model_options o;
     swl_status st = SWL_OK;
-    int n_used;
 
     for (int i = 0; i < N_PLANS && !st; i++) {
-        st = model_options(&o, a, model_dir(a, &n_used), err);
+        st = model_options(&o, a, dir, err);
         if (limits[i])
             o.memory_bytes = limits[i];
         if (!st)
@@ -135,17 +140,12 @@ static void print_json(const swl_model_info *i, const swl_memory_plan *plans)
     out_json(o);
 }
 
-swl_status run_info(const arguments *a, swl_error *err)
+static swl_status report(const arguments *a, swl_error *err)
 {
     swl_memory_plan plans[N_PLANS] = {0};
     engine e = {0};
     int n_used;
-    const char *dir = model_dir(a, &n_used);
-    swl_status st;
-
-    if (opt_on(a, OPT_CONFIG))
-        return config_report(a, n_used || a->values[OPT_MODEL].set ? dir : NULL, err);
-    st = make_plans(plans, a, err);
+    swl_status st = make_plans(plans, a, model_dir(a, &n_used), err);
 
     if (!st)
         st = engine_describe(&e, a, err);
@@ -156,4 +156,60 @@ swl_status run_info(const arguments *a, swl_error *err)
         print_plans(plans);
     }
     return engine_close(&e, st, err);
+}
+
+/* Is it the name of shapes, and nothing that is there? */
+static bool is_shape(const char *name)
+{
+    swl_error ignored;
+    const char *known;
+    size_t n = name ? strcspn(name, "/") : 0;
+
+    for (int32_t i = 0; name && (known = swl_synthetic_name(i)); i++) {
+        if (strlen(known) == n && !memcmp(known, name, n))
+            return model_check(name, &ignored) != SWL_OK;
+    }
+    return false;
+}
+
+/* A checkpoint without content in a folder for the time being. */
+static swl_status report_shape(const arguments *a, const char *name, swl_error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    char folder[PLACE_PATH_MAX], dir[PLACE_PATH_MAX + 8], file[PLACE_PATH_MAX + 32];
+    arguments of = *a;
+    swl_synthetic_options o;
+    swl_status st;
+
+    snprintf(folder, sizeof folder, "%s/swiftlet-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder))
+        return fail(err, SWL_E_IO, "cannot make the folder %s", folder);
+    snprintf(dir, sizeof dir, "%s/shapes", folder);
+    swl_synthetic_options_init(&o);
+    o.name = name;
+    o.output = dir;
+    o.shapes_only = true;
+    st = swl_synthetic_create(&o, err);
+    of.values[OPT_MODEL] = (option_value){.origin = FROM_TYPED, .set = true, .text = dir};
+    if (!st && !opt_on(a, OPT_JSON))
+        out_printf("%s: the published shapes at 4 bits, without a tokenizer; no such model is here\n\n", name);
+    if (!st)
+        st = report(&of, err);
+    snprintf(file, sizeof file, "%s/config.json", dir);
+    unlink(file);
+    snprintf(file, sizeof file, "%s/model.safetensors", dir);
+    unlink(file);
+    rmdir(dir);
+    rmdir(folder);
+    return st;
+}
+
+swl_status run_info(const arguments *a, swl_error *err)
+{
+    int n_used;
+    const char *dir = model_dir(a, &n_used);
+
+    if (opt_on(a, OPT_CONFIG))
+        return config_report(a, n_used || a->values[OPT_MODEL].set ? dir : NULL, err);
+    return is_shape(dir) ? report_shape(a, dir, err) : report(a, err);
 }

@@ -5,6 +5,7 @@
 #define ANSWERING (C(CHAT) | C(GENERATE))
 #define RUNNING (ANSWERING | C(VERIFY) | C(EVAL) | C(INFO) | C(BENCH) | C(SERVE))
 #define PULLING (C(PULL) | C(REPACK))
+#define ABOUT (C(TOKENIZE) | C(TEMPLATE) | C(DUMP_TENSOR)) /* a model that is not run */
 #define EVERY EVERY_COMMAND
 #define INT_TOP 2147483647.0
 
@@ -26,7 +27,7 @@ const option_row option_rows[OPT_COUNT] = {
                     "system message that opens the conversation"},
     [OPT_SYSTEM_FILE] = {"system-file", 0, TYPE_TEXT, INPUT, "FILE", NULL, NULL, 0, 0, true, ANSWERING, OPT_COUNT,
                          "the same, from a file"},
-    [OPT_THINK] = {"think", 0, TYPE_CHOICE, INPUT, "auto|on|off|low|medium|high", "auto", NULL, 0, 0, true, ANSWERING,
+    [OPT_THINK] = {"think", 0, TYPE_CHOICE, INPUT, "auto|on|off|low|medium|high", "auto", NULL, 0, 0, true, ANSWERING | C(TEMPLATE),
                    OPT_COUNT, "whether the model thinks before it answers, and how much; auto: as its template says"},
     [OPT_SHOW_THINKING] = {"show-thinking", 0, TYPE_SWITCH, INPUT, NULL, "off", NULL, 0, 0, true, ANSWERING, OPT_COUNT,
                            "write the thoughts to standard error"},
@@ -68,7 +69,7 @@ const option_row option_rows[OPT_COUNT] = {
     [OPT_LOGPROBS] = {"logprobs", 0, TYPE_INT, SAMPLING, "N", NULL, NULL, 0, 20, false, ANSWERING, OPT_COUNT,
                       "with --json: the logarithm of each token's probability, and of the N likeliest"},
 
-    [OPT_MODEL] = {"model", 'm', TYPE_TEXT, MODEL, "MODEL", NULL, NULL, 0, 0, true, RUNNING | C(TOKENIZE), OPT_COUNT,
+    [OPT_MODEL] = {"model", 'm', TYPE_TEXT, MODEL, "MODEL", NULL, NULL, 0, 0, true, RUNNING | ABOUT, OPT_COUNT,
                    "the model, instead of the first operand: a directory, or the name of an installed one"},
     [OPT_MEMORY] = {"memory", 0, TYPE_SIZE, MODEL, "SIZE", NULL, "what the machine has to give", 0, 0, true, RUNNING,
                     OPT_COUNT, "bound for the memory of the whole process: 512M, 4G, 1.5GiB"},
@@ -245,9 +246,9 @@ const option_row option_rows[OPT_COUNT] = {
                   "print one JSON object instead of text"},
     [OPT_STATS] = {"stats", 0, TYPE_SWITCH, OUTPUT, NULL, NULL, "on at a terminal", 0, 0, true, ANSWERING, OPT_COUNT,
                    "print speed and memory figures on standard error after an answer"},
-    [OPT_QUIET] = {"quiet", 'q', TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, true, RUNNING | PULLING, OPT_COUNT,
+    [OPT_QUIET] = {"quiet", 'q', TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, true, RUNNING | ABOUT | PULLING, OPT_COUNT,
                    "no progress and no notes on standard error"},
-    [OPT_VERBOSE] = {"verbose", 'v', TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, true, RUNNING | PULLING,
+    [OPT_VERBOSE] = {"verbose", 'v', TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, true, RUNNING | ABOUT | PULLING,
                      OPT_COUNT, "more about the model and about errors"},
     [OPT_COLOR] = {"color", 0, TYPE_CHOICE, OUTPUT, "auto|always|never", "auto", NULL, 0, 0, true, EVERY, OPT_COUNT,
                    "colours: at a terminal, unless NO_COLOR is set"},

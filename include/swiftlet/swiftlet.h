@@ -131,7 +131,8 @@ typedef struct swl_model_options {
     int32_t lookahead;         /* experts of the next layer to read on a guess while the drive is idle; 0: none */
     bool no_checksums;         /* do not verify experts when they are loaded */
     const char *cache_policy;  /* which experts stay in the pool: "hybrid", "lru", "lfu-decay"; NULL: default */
-    bool describe_only;        /* nothing is loaded: only swl_model_info_get, swl_memory_plan_get and close may follow */
+    bool describe_only;        /* nothing is loaded: only swl_model_info_get, swl_memory_plan_get and close may follow, and a chat
+                                  engine whose requests are made (for their prompts) and not submitted */
     bool exact;                /* float32 activations throughout (slower; for comparison with references) */
     const char *cpu_level;     /* highest kernel level to use: "scalar", "avx2", "avx512", "neon"; NULL: best */
 } swl_model_options;
@@ -463,7 +464,8 @@ SWL_API const char *swl_request_text(const swl_request *r);  /* the rendered pro
 
 /* Puts a request in line, first come first served. Its events come until FINISH. */
 SWL_API swl_status swl_engine_submit(swl_engine *e, swl_request *r, swl_error *err);
-/* Ends it at the next pass, or in the middle of one when it runs alone; FINISH still comes. What was generated stays. */
+/* Ends it at the next pass, or in the middle of one when it runs alone; FINISH still comes. What was generated stays. From any
+ * thread or signal handler. */
 SWL_API void swl_request_cancel(swl_request *r);
 /* Ends its reasoning: the answer begins with the next token. */
 SWL_API void swl_request_end_reasoning(swl_request *r);
@@ -645,6 +647,11 @@ SWL_API void swl_repack_options_init(swl_repack_options *opt);
 /* Writes a complete .qpack or nothing: the output appears under its name only when all of it is on disk. */
 SWL_API swl_status swl_repack(const swl_repack_options *opt, swl_error *err);
 
+/* Writes one module ("lm_head", "model.layers.0.linear_attn.in_proj_qkv", "model.layers.0.mlp.experts.3.up_proj") as a
+ * safetensors file with one float32 tensor of that name: dequantised, else as it is stored. Modules with packed words are those
+ * of the family. */
+SWL_API swl_status swl_dump_tensor(const char *dir, const char *module, const char *output, swl_error *err);
+
 /* ---- measurements ----------------------------------------------------------------------------------------------- */
 
 /* What a forward pass spends its time on. */
@@ -746,6 +753,8 @@ typedef struct swl_synthetic_options {
     uint64_t seed;             /* equal seeds give equal bytes; at most 2^63 - 1 */
     bool experts_absent;       /* the experts' files stay empty and take no room: opening the model makes their bytes in
                                   memory, which must hold all of them */
+    bool shapes_only;          /* a checkpoint without content at `output`, for swl_memory_plan_make and describe_only alone:
+                                  config.json and model.safetensors, which takes no room */
     uint64_t leave_free;       /* bytes of the disk to leave alone beside what is written */
     bool replace;
     bool (*on_progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* false: stop; may be NULL */

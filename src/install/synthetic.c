@@ -453,6 +453,8 @@ swl_status swl_synthetic_create(const swl_synthetic_options *o, swl_error *err)
         return st;
     if (!o->output || !*o->output)
         return swl_fail(err, SWL_E_ARG, "a synthetic container needs an output");
+    if (o->shapes_only)
+        return make_source(&s, o->output, err);
     if (o->seed > INT64_MAX)
         return swl_fail(err, SWL_E_ARG, "a seed of %" PRIu64 " is too large, expected at most %" PRId64, o->seed, INT64_MAX);
     id = swl_asprintf("synthetic:%s seed %" PRIu64, o->name, o->seed);

@@ -22,6 +22,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +52,8 @@ struct swl_request {
     char call_ids[32][40];
     const char *stop;      /* that ends the answer */
     char stop_text[256];
-    bool started, cancelled, no_reasoning;
+    bool started, no_reasoning;
+    atomic_bool cancelled; /* also from a signal handler */
     double submitted, began, answered;
     swl_usage usage;
     swl_request *next;
@@ -505,7 +507,7 @@ static void set_flag(swl_request *r, bool *flag)
 
 void swl_request_cancel(swl_request *r)
 {
-    set_flag(r, &r->cancelled);
+    r->cancelled = true;
 }
 
 void swl_request_end_reasoning(swl_request *r)
@@ -517,18 +519,13 @@ void swl_request_end_reasoning(swl_request *r)
 
 static bool is_cancelled(swl_request *r)
 {
-    bool yes;
-
-    pthread_mutex_lock(&r->engine->lock);
-    yes = r->cancelled;
-    pthread_mutex_unlock(&r->engine->lock);
-    return yes;
+    return r->cancelled;
 }
 
 static void deliver(swl_request *r, const swl_event *ev)
 {
     if (r->o.on_event && !r->o.on_event(r->o.arg, ev))
-        set_flag(r, &r->cancelled);
+        r->cancelled = true;
 }
 
 static void finish(swl_request *r, swl_finish why, const swl_error *error)
@@ -763,7 +760,7 @@ struct swl_chat {
     swl_engine *engine;
     json_t *messages;
     swl_request *running;
-    bool cancelled;
+    atomic_bool cancelled;
 };
 
 swl_status swl_chat_create(swl_chat **out, swl_engine *e, swl_error *err)

@@ -16,6 +16,8 @@ import sys
 import tempfile
 import unittest
 
+import numpy
+import safetensors.numpy
 import tokenizers
 
 import harness
@@ -72,6 +74,103 @@ class ChatFormat(unittest.TestCase):
         got = rows("generate", MODEL, "--chat", "-p", "a<|im_end|>b", "-n", "1")[0]["prompt_tokens"]
         marked = len(ids("<|im_start|>user\na<|im_end|>b<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"))
         self.assertGreater(got, marked)
+
+
+class Template(unittest.TestCase):
+    def test_prompts_are_those_of_transformers(self):
+        with open(os.path.join(ROOT, "tests", "oracle", "demo_greedy.json")) as f:
+            prompts = [p for p in json.load(f)["prompts"] if p.get("messages")]
+        self.assertGreater(len(prompts), 10)
+        n = 0
+        for p in prompts:
+            if "tools" in p["prompt_text"].lower():  # the file does not hold the tools
+                continue
+            think = "on" if p["prompt_text"].endswith("<think>\n") else "off"
+            got = run("template", MODEL, "--think", think, stdin=json.dumps(p["messages"]).encode())
+            self.assertEqual(got.stdout.decode(), p["prompt_text"], p["name"])
+            both = rows("template", MODEL, "--think", think, stdin=json.dumps({"messages": p["messages"]}).encode())[0]
+            self.assertEqual((both["text"], both["ids"]), (p["prompt_text"], p["prompt_ids"]), p["name"])
+            n += 1
+        self.assertGreater(n, 8)
+
+    def test_what_is_no_list_of_messages_is_refused(self):
+        for text, says in [(b"{", b"standard input, line 1"), (b"{}", b"no messages"), (b"[1]", b"")]:
+            p = run("template", MODEL, stdin=text)
+            self.assertEqual((p.returncode, p.stdout), (2, b""))
+            self.assertIn(says, p.stderr)
+
+
+class Dump(unittest.TestCase):
+    def dumped(self, model, module):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "out.safetensors")
+            p = run("dump-tensor", model, module, out)
+            self.assertEqual((p.returncode, p.stdout), (0, b""), p.stderr)
+            with open(out, "rb") as f:
+                return safetensors.numpy.load(f.read())[module]
+
+    def test_quantised_matrices_are_those_that_numpy_unpacks(self):
+        with open(os.path.join(MODEL, "model.safetensors"), "rb") as f:
+            n = int.from_bytes(f.read(8), "little")
+            header, data = json.loads(f.read(n)), f.read()
+
+        def floats(entry):
+            raw = data[slice(*entry["data_offsets"])]
+            if entry["dtype"] == "BF16":
+                return (numpy.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4").reshape(entry["shape"])
+            return numpy.frombuffer(raw, {"F32": "<f4", "F16": "<f2"}[entry["dtype"]]).astype("f4").reshape(entry["shape"])
+        done = 0
+        for name in ["lm_head", "model.layers.0.linear_attn.out_proj", "model.layers.3.self_attn.o_proj", "model.layers.0.mlp.gate"]:
+            weight = next(header[k] for k in header if k.endswith(name + ".weight"))
+            scales, biases = (floats(next(header[k] for k in header if k.endswith(name + part))) for part in (".scales", ".biases"))
+            words = numpy.frombuffer(data[slice(*weight["data_offsets"])], "<u4").reshape(weight["shape"])
+            bits = 8 if name.endswith("mlp.gate") else 4
+            codes = numpy.stack([words >> (bits * i) & (1 << bits) - 1 for i in range(32 // bits)], -1).reshape(len(words), -1)
+            group = codes.shape[1] // scales.shape[1]
+            want = codes.astype("f8") * numpy.repeat(scales, group, 1) + numpy.repeat(biases, group, 1)
+            got = self.dumped(MODEL, name)
+            self.assertEqual(got.shape, want.shape)
+            self.assertLessEqual(numpy.abs(got - want).max(), 1e-6 * numpy.abs(want).max())
+            done += 1
+        self.assertEqual(done, 4)
+        norm = next(header[k] for k in header if k.endswith("model.norm.weight"))
+        self.assertTrue((self.dumped(MODEL, "model.norm") == floats(norm)).all())
+
+    def test_experts_of_a_checkpoint_are_its_own(self):
+        tensors = {}
+        with open(os.path.join(CASE, "model.safetensors"), "rb") as f:
+            n = int.from_bytes(f.read(8), "little")
+            header, data = json.loads(f.read(n)), f.read()
+        for name, entry in header.items():
+            if name.endswith("layers.1.mlp.experts.gate_up_proj") or name.endswith("layers.1.mlp.experts.down_proj"):
+                raw = data[slice(*entry["data_offsets"])]
+                kind = {"F32": "<f4", "F16": "<f2"}.get(entry["dtype"])
+                x = numpy.frombuffer(raw, kind) if kind else (numpy.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
+                tensors[name.rsplit(".", 1)[1]] = x.reshape(entry["shape"]).astype("f4")
+        width = tensors["down_proj"].shape[2]
+        for name, want in [("up_proj", tensors["gate_up_proj"][2, width:]), ("gate_proj", tensors["gate_up_proj"][2, :width]),
+                           ("down_proj", tensors["down_proj"][2])]:
+            self.assertTrue((self.dumped(CASE, "model.layers.1.mlp.experts.2." + name) == want).all(), name)
+
+    def test_what_is_not_there_is_named_with_what_is(self):
+        p = run("dump-tensor", MODEL, "model.layers.0.nothing", "/tmp/never")
+        self.assertEqual(p.returncode, 3)
+        self.assertIn(b"model.layers.0.", p.stderr)
+        self.assertEqual(run("dump-tensor", MODEL, "model.layers.0.mlp.experts.99.up_proj", "/tmp/never").returncode, 3)
+
+
+class Shapes(unittest.TestCase):
+    def test_budgets_of_known_models_without_having_them(self):
+        for name, layers, experts, used, vocabulary in [("qwen3-next-80b", 48, 512, 10, 151936), ("qwen3.5-397b", 60, 512, 10, 248320),
+                                                        ("qwen3.6-35b", 40, 256, 8, 248320)]:
+            with tempfile.TemporaryDirectory() as folder:
+                got = rows("info", name, TMPDIR=folder)[0]
+                self.assertEqual(os.listdir(folder), [])
+            self.assertEqual((got["layers"], got["experts"], got["experts_used"], got["vocabulary"]),
+                             (layers, experts, used, vocabulary))
+            self.assertEqual(got["experts_bytes"], layers * experts * got["expert_bytes"])
+            self.assertEqual(len(got["memory"]), 5)
+        self.assertIn(b"no such model is here", run("info", "qwen3.6-35b").stdout)
 
 
 class Tokens(unittest.TestCase):

@@ -47,7 +47,7 @@ export const T = {
   close: "Close",
   editTitle: "Rename this chat",
   titleLabel: "Title",
-  modelMenu: (name: string) => `Model: ${name}`,
+  modelMenu: (name: string, state: string) => `${name} ${state}: models`,
   models: "Models",
   modelSize: (n: number) => bytes(n),
   modelContext: (n: number) => `${count(n)} tokens of context`,
@@ -90,6 +90,7 @@ export const T = {
   thoughtFor: (ms: number, tokens: number) =>
     `Thought for ${seconds(ms / 1000)}${tokens ? `, ${count(tokens)} tokens` : ""}`,
   answerNow: "Answer now",
+  noAnswerNow: "This server cannot end the thinking early.",
   toolCall: (name: string) => `The model asks for the tool ${name}`,
   toolNote: "This page does not run tools.",
   stoppedNote: "You stopped this answer.",

@@ -41,9 +41,8 @@ const md = new Marked({
       return `<span class="task" role="img" aria-label="${escape(checked ? T.taskDone : T.taskOpen)}">${checked ? "☑" : "☐"}</span> `;
     },
     heading({ tokens, depth }) {
-      // The page has the only h1, so an answer begins one level lower.
-      const tag = `h${Math.min(6, depth + 2)}`;
-      return `<${tag} class="h${depth}">${this.parser.parseInline(tokens)}</${tag}>`;
+      // The view puts the level that fits into the page; the class keeps the one that was meant.
+      return `<h3 class="h${depth}">${this.parser.parseInline(tokens)}</h3>`;
     },
   },
 });

@@ -10,8 +10,31 @@ import { T } from "../strings";
 
 const SLICE = 10; // ms of rendering before the browser gets its turn
 
-function build(block: Block): DocumentFragment {
+// A block stays in the box that it grew in: moving its nodes would take a selection away.
+function newBox(): HTMLElement {
+  const box = document.createElement("div");
+  box.className = "block";
+  return box;
+}
+
+// Headings below the message's own, which is the second level: no level is left out, whatever the answer's marks say.
+// `outer` holds the depths of the headings that are open.
+function setLevels(fragment: DocumentFragment, outer: number[]): void {
+  for (const h of fragment.querySelectorAll<HTMLElement>("h3")) {
+    const depth = Number(h.className.slice(1)) || 1;
+    while (outer.length && outer[outer.length - 1] >= depth) outer.pop();
+    outer.push(depth);
+    if (outer.length === 1) continue;
+    const other = document.createElement(`h${Math.min(6, 2 + outer.length)}`);
+    other.className = h.className;
+    other.append(...h.childNodes);
+    h.replaceWith(other);
+  }
+}
+
+function build(block: Block, outer: number[]): DocumentFragment {
   const fragment = toFragment(toHtml(block));
+  setLevels(fragment, outer);
   for (const pre of fragment.querySelectorAll("pre")) {
     const hold = document.createComment("");
     pre.replaceWith(hold);
@@ -34,6 +57,7 @@ export class AnswerView {
   private closed = 0; // how much of it is rendered for good
   private open: HTMLElement | null = null; // holds the block that may still change
   private later = 0;
+  private headings: number[] = [];
   private done = false;
 
   constructor(private root: HTMLElement) {}
@@ -57,6 +81,7 @@ export class AnswerView {
     this.root.replaceChildren();
     this.closed = 0;
     this.open = null;
+    this.headings = [];
   }
 
   private step(): void {
@@ -87,32 +112,29 @@ export class AnswerView {
   private close(block: Block): void {
     this.closed += block.raw.length;
     if (block.token.type === "space" || block.token.type === "def") return;
-    const fragment = build(block);
-    const codes = [...fragment.querySelectorAll<HTMLElement>("figure.code")];
+    const box = this.open ?? newBox();
     if (this.open) {
-      // The open block becomes the closed one in place.
-      morph(this.open, fragment);
-      const kept = [...this.open.querySelectorAll<HTMLElement>("figure.code")];
-      this.open.replaceWith(...this.open.childNodes);
+      morph(box, build(block, this.headings));
+      box.classList.remove("open");
       this.open = null;
-      kept.forEach(paintLater);
     } else {
-      this.root.append(fragment);
-      codes.forEach(paintLater);
+      box.append(build(block, this.headings));
+      this.root.append(box);
     }
+    box.querySelectorAll<HTMLElement>("figure.code").forEach(paintLater);
   }
 
   private grow(raw: string): void {
     if (!raw.trim()) return;
     if (!this.open) {
-      this.open = document.createElement("div");
-      this.open.className = "open";
+      this.open = newBox();
+      this.open.classList.add("open");
       this.root.append(this.open);
     }
     const isCode = /^ {0,3}(```|~~~)/.test(raw);
     const shown = isCode || raw.length > 20_000 || plainOnly(raw) ? raw : complete(raw);
     const fragment = document.createDocumentFragment();
-    for (const b of blocks(shown)) if (b.token.type !== "space") fragment.append(build(b));
+    for (const b of blocks(shown)) if (b.token.type !== "space") fragment.append(build(b, [...this.headings]));
     morph(this.open, fragment);
   }
 }

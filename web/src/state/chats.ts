@@ -94,6 +94,32 @@ async function follow(c: Chat, before: string | null): Promise<void> {
   if (isBelow(conv.all, c.leaf, conv.leaf.value)) conv.leaf.value = c.leaf;
 }
 
+// --- A page that is left in the middle of an answer ---------------------------------------------------------------------
+
+const RESCUE = "swiftlet.rescue.";
+
+export function rescue(m: Message): void {
+  try {
+    localStorage.setItem(RESCUE + m.id, JSON.stringify({ text: m.text, reasoning: m.reasoning }));
+  } catch {
+    // Too long, or forbidden: then the last save has to do.
+  }
+}
+
+async function takeRescued(): Promise<void> {
+  try {
+    for (const key of Object.keys(localStorage).filter((k) => k.startsWith(RESCUE))) {
+      const saved = JSON.parse(localStorage.getItem(key) ?? "{}") as { text?: string; reasoning?: string };
+      localStorage.removeItem(key);
+      const m = await db.getMessage(key.slice(RESCUE.length));
+      const more = m && (saved.text ?? "").length + (saved.reasoning ?? "").length > m.text.length + (m.reasoning ?? "").length;
+      if (more) await db.putMessages([{ ...m, text: saved.text ?? m.text, reasoning: saved.reasoning ?? m.reasoning }]);
+    }
+  } catch {
+    // Nothing to be had.
+  }
+}
+
 // --- Reading ----------------------------------------------------------------------------------------------------------
 
 function place(c: Chat): void {
@@ -136,6 +162,7 @@ async function load(id: string): Promise<Conversation> {
 
 export async function start(): Promise<void> {
   await db.open();
+  await takeRescued();
   chats.value = await db.allChats();
   for (const c of chats.value) if (c.deleted && Date.now() - c.deleted > UNDO) await purge(c.id);
   if (channel) channel.onmessage = (e) => void hear(e.data);

@@ -7,9 +7,9 @@ import { fence } from "../lib/exchange";
 import { newId, TAB } from "../lib/id";
 import { pathTo } from "../lib/tree";
 import { T } from "../strings";
-import { append, chats, ensureChat, keep, shown, type Conversation } from "./chats";
+import { append, chats, ensureChat, keep, rescue, shown, type Conversation } from "./chats";
 import { sample } from "./numbers";
-import { say, speak, speakRest } from "./say";
+import { say, showToast, speak, speakRest } from "./say";
 import { canAnswerNow, noticed, pause, props } from "./server";
 
 export type Phase = "connect" | "queue" | "loading" | "read" | "think" | "write" | "retry";
@@ -139,7 +139,7 @@ class Receiver {
   }
 
   chunk(c: any): void {
-    if (typeof c.id === "string" && c.id) update(this.conv.id, { request: c.id });
+    if (typeof c.id === "string" && c.id && activities.value[this.conv.id]?.request !== c.id) update(this.conv.id, { request: c.id });
     if (c.prompt_progress) this.progress(c.prompt_progress);
     const queue = c.queue_position ?? c.prompt_progress?.queue_position;
     if (typeof queue === "number" && queue > 0) update(this.conv.id, { phase: "queue", queue });
@@ -351,10 +351,17 @@ async function ask(conv: Conversation, question: Message): Promise<void> {
 }
 
 
+// Where a new question goes: after the last message, but beside a question that another tab is having answered.
+function settled(conv: Conversation): string | null {
+  const path = pathTo(conv.all, conv.leaf.value);
+  const open = path.findIndex((m) => m.status === "streaming");
+  return open < 0 ? conv.leaf.value : path[open - 1]?.parent ?? null;
+}
+
 export async function send(text: string, files: TextFile[]): Promise<void> {
   const conv = await ensureChat(text || files[0]?.name || "");
   if (busy(conv.id)) return;
-  await ask(conv, fresh(conv, conv.leaf.value, "user", text, files));
+  await ask(conv, fresh(conv, settled(conv), "user", text, files));
 }
 
 export async function editAndSend(conv: Conversation, old: Message, text: string): Promise<void> {
@@ -392,7 +399,9 @@ export async function retryKeyless(): Promise<void> {
 
 export async function answerNow(chat: string): Promise<void> {
   const a = activities.value[chat];
-  if (a?.request && !(await api.answerNow(a.request))) canAnswerNow.value = false;
+  if (!a?.request || (await api.answerNow(a.request))) return;
+  canAnswerNow.value = false;
+  showToast({ text: T.noAnswerNow });
 }
 
 // Part of the context that the conversation takes, as far as the server has said.
@@ -409,7 +418,11 @@ export function contextUsed(conv: Conversation | null): number {
 
 export const contextLimit = (): number => props.value?.context ?? 0;
 
+// A page that is left has no time for the database, so what came since the last save is put where it is written at once.
 export function keepOnLeave(): void {
-  addEventListener("pagehide", () => receiving.forEach((r) => r.save()));
+  addEventListener("pagehide", () => receiving.forEach((r) => {
+    r.save();
+    rescue(r.m);
+  }));
 }
 

@@ -33,7 +33,7 @@ export function hideToast(): void {
 const EVERY = 2000; // ms between two announcements
 let waiting = "";
 let timer = 0;
-let last = 0;
+let last = -EVERY;
 
 function release(all: boolean): void {
   timer = 0;

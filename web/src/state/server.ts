@@ -27,6 +27,7 @@ export async function refresh(): Promise<void> {
     models.value = list;
     if (p) props.value = p;
     server.value = "ok";
+    keyNeeded.value = false;
     attempts = 0;
     timer = window.setTimeout(check, REFRESH);
   } catch (e) {
@@ -79,7 +80,6 @@ export async function refreshMemory(): Promise<void> {
 
 export async function useKey(key: string): Promise<boolean> {
   api.setApiKey(key);
-  keyNeeded.value = false;
   await refresh();
   return !keyNeeded.value;
 }

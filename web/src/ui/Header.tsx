@@ -14,7 +14,8 @@ function Title() {
   useEffect(() => field.current?.select(), [open]);
   if (!c) return <h1 class="title"><span class="cut">{T.untitled}</span></h1>;
   const save = () => {
-    void rename(c.id, field.current!.value);
+    // Taking the field away makes it lose the focus, which saves again.
+    if (field.current) void rename(c.id, field.current.value);
     setOpen(false);
   };
   return (
@@ -60,11 +61,11 @@ function ModelButton() {
   const name = options.value.model ?? models.value[0]?.id ?? T.model;
   return (
     <div class="model" ref={box}>
-      <button type="button" class="model-button" ref={button} aria-expanded={open} aria-label={`${T.modelMenu(name)}, ${stateText()}`}
+      <button type="button" class="model-button" ref={button} aria-expanded={open} aria-label={T.modelMenu(name, stateText())}
         title={name} disabled={!models.value.length} onClick={() => setOpen(!open)}>
         <span class={`dot ${server.value}`} />
         <span class="model-name cut">{name}</span>
-        {server.value !== "ok" && <span class="model-state">{stateText()}</span>}
+        {server.value !== "ok" && <span class="model-state">{" "}{stateText()}</span>}
         <Icon name="down" />
       </button>
       {open && <div class="popover"><ModelList /></div>}

@@ -178,7 +178,7 @@ function Continue({ conv, m }: { conv: Conversation; m: M }) {
   return <button type="button" class="button" disabled={busy(conv.id)} onClick={() => void goOn(conv, m)}>{T.goOn}</button>;
 }
 
-interface Props {
+export interface MessageProps {
   conv: Conversation;
   cell: Signal<M>;
   n: number;
@@ -188,7 +188,7 @@ interface Props {
 function Question({ conv, m, n, last }: { conv: Conversation; m: M; n: number; last: boolean }) {
   return (
     <article class="message user" aria-label={T.questionName(n)}>
-      <p class="role">{T.you}</p>
+      <h2 class="role">{T.you}<span class="offscreen">, {T.questionName(n)}</span></h2>
       {editing.value === m.id ? <EditField conv={conv} m={m} /> : (
         <>
           <div class="bubble">
@@ -202,13 +202,16 @@ function Question({ conv, m, n, last }: { conv: Conversation; m: M; n: number; l
   );
 }
 
-export function Message({ conv, cell, n, last }: Props) {
+export function Message({ conv, cell, n, last }: MessageProps) {
   const m = cell.value;
   if (m.role === "user") return <Question conv={conv} m={m} n={n} last={last} />;
   const streaming = m.status === "streaming";
   return (
     <article class={`message assistant ${streaming ? "streaming" : ""}`} aria-label={T.answerName(n)} aria-busy={streaming}>
-      <p class="role"><Mark /><span class="cut">{m.model || options.value.model || models.value[0]?.id || T.model}</span></p>
+      <h2 class="role">
+        <Mark /><span class="cut">{m.model || options.value.model || models.value[0]?.id || T.model}</span>
+        <span class="offscreen">, {T.answerName(n)}</span>
+      </h2>
       {m.reasoning && <Thinking m={m} />}
       {(m.text || !streaming) && <Answer text={m.text} done={!streaming} />}
       {streaming && !m.text && !m.reasoning && m.owner === TAB && <span class="wait" aria-hidden="true"><i /><i /><i /></span>}

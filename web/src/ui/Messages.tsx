@@ -1,21 +1,24 @@
 // The list of messages. It follows its end only while the reader is there. Long conversations are drawn from the end,
 // a few messages at a time, so that the page answers meanwhile.
 
-import { memo } from "preact/compat";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { codeClick } from "../markdown/code";
 import { shown, type Conversation } from "../state/chats";
 import { activities } from "../state/generate";
 import { showToast } from "../state/say";
 import { T } from "../strings";
 import { Icon, Mark } from "./Icon";
-import { Message } from "./Message";
+import { Message, type MessageProps } from "./Message";
 
 const FIRST = 12; // messages drawn at once
 const STEP = 4; // and then at a time
 const NEAR = 48; // px from the end that still count as the end
 
-const One = memo(Message);
+// Draws a message again only for what it shows, not for every change of the list. (preact/compat has a memo, but with it
+// "change" events would mean "input".)
+function One(p: MessageProps) {
+  return useMemo(() => <Message {...p} />, [p.conv, p.cell, p.n, p.last]);
+}
 
 // The index from which messages are drawn; goes down to 0 in steps.
 function useFrom(conv: Conversation | null, n: number): number {

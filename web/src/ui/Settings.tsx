@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { current, options, resetOptions, setOptions } from "../state/chats";
 import { prefs, setPref, type Theme } from "../state/prefs";
 import { say } from "../state/say";
@@ -24,7 +24,7 @@ function defaultText(name: Name): string {
 function NumberField({ name, low, high, whole }: { name: Name; low: number; high: number; whole: boolean }) {
   const value = options.value[name];
   const [text, setText] = useState(value === undefined ? "" : String(value));
-  useEffect(() => setText(value === undefined ? "" : String(value)), [value, current.value]);
+  useLayoutEffect(() => setText(value === undefined ? "" : String(value)), [value, current.value]);
   const read = (s: string): number | undefined | null => {
     if (!s.trim()) return undefined;
     const n = Number(s.replace(",", "."));
@@ -48,7 +48,7 @@ function NumberField({ name, low, high, whole }: { name: Name; low: number; high
 function SystemPrompt() {
   const value = options.value.system ?? "";
   const [text, setText] = useState(value);
-  useEffect(() => setText(value), [value, current.value]);
+  useLayoutEffect(() => setText(value), [value, current.value]);
   return (
     <div class="number wide">
       <label for="opt-system">{T.system}</label>

@@ -31,7 +31,7 @@ function RenameField({ c, done }: { c: Chat; done: () => void }) {
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => field.current?.select(), []);
   const save = () => {
-    void rename(c.id, field.current!.value);
+    if (field.current) void rename(c.id, field.current.value);
     done();
   };
   return (

@@ -28,6 +28,8 @@ pc:liburing      liburing-dev     liburing-devel      liburing     -
 PACKAGES_CHECK='
 pc:cmocka        libcmocka-dev    libcmocka-devel     cmocka       cmocka
 venv             python3-venv     python3             python       python3
+?cmd:npm         npm              nodejs-npm          npm          node
+?cmd:chromium    chromium         chromium            chromium     -
 ?fuzzer          clang            clang,compiler-rt   clang,compiler-rt  -
 ?cmd:aarch64-linux-gnu-gcc   gcc-aarch64-linux-gnu   -  -  -
 ?cmd:qemu-aarch64            qemu-user               -  -  -

@@ -37,26 +37,38 @@ void swl_chat_free(swl_chat *c)
     swl_free(c);
 }
 
+/* Ill-formed UTF-8 becomes U+FFFD, as wherever text comes in. */
+static json_t *mended(const char *text)
+{
+    enum { PIECE = 256 };
+    size_t n = strlen(text), part;
+    char out[3 * (PIECE + 4)];
+    swl_sbuf b = {0};
+    swl_detok d;
+    json_t *v;
+
+    swl_detok_init(&d);
+    for (; n; text += part, n -= part) {
+        part = n < PIECE ? n : PIECE;
+        swl_sbuf_put(&b, out, swl_detok_push(&d, text, part, out));
+    }
+    swl_sbuf_put(&b, out, swl_detok_flush(&d, out));
+    v = b.failed ? NULL : json_stringn(b.p ? b.p : "", b.n);
+    swl_sbuf_deinit(&b);
+    return v;
+}
+
 swl_status swl_chat_add(swl_chat *c, const char *role, const char *content, swl_error *err)
 {
-    json_t *text = json_string(content), *m;
+    static const char *const roles[] = {"system", "user", "assistant", "tool", "developer", "function"};
+    json_t *m;
+    size_t i = 0;
 
-    if (!text) { /* ill-formed UTF-8 */
-        swl_sbuf b = {0};
-        swl_detok d;
-        char out[3 * (256 + 4)];
-        size_t n = strlen(content), part;
-
-        swl_detok_init(&d);
-        for (; n; content += part, n -= part) {
-            part = n < 256 ? n : 256;
-            swl_sbuf_put(&b, out, swl_detok_push(&d, content, part, out));
-        }
-        swl_sbuf_put(&b, out, swl_detok_flush(&d, out));
-        text = b.failed ? NULL : json_stringn(b.p ? b.p : "", b.n);
-        swl_sbuf_deinit(&b);
-    }
-    m = json_pack("{s:s, s:o}", "role", role, "content", text);
+    while (i < sizeof roles / sizeof *roles && strcmp(role, roles[i]))
+        i++;
+    if (i == sizeof roles / sizeof *roles)
+        return swl_fail(err, SWL_E_ARG, "role \"%.40s\" is unknown, expected system, user, assistant or tool", role);
+    m = json_pack("{s:s, s:o}", "role", role, "content", mended(content ? content : ""));
     return !m || json_array_append_new(c->messages, m) ? no_memory(err) : SWL_OK;
 }
 
@@ -179,17 +191,17 @@ static bool on_event(void *arg, const swl_event *event)
     return more;
 }
 
-/* Waits until the answer is there or nobody steps. True: this thread is to step. */
+/* Waits until the answer is there or nobody steps nor waits to. True: this thread is to step. */
 static bool wait_turn(answer *a)
 {
     swl_engine *e = a->engine;
     bool mine;
 
     pthread_mutex_lock(&e->lock);
-    while (!a->done && e->stepping)
+    while (!a->done && e->turn_now != e->next_turn)
         pthread_cond_wait(&e->changed, &e->lock);
     mine = !a->done;
-    e->stepping |= mine;
+    e->next_turn += mine;
     pthread_mutex_unlock(&e->lock);
     return mine;
 }

@@ -583,28 +583,19 @@ swl_status swl_engine_step_locked(swl_engine *e, bool *busy, swl_error *err)
 
 void swl_step_acquire(swl_engine *e)
 {
+    uint64_t mine;
+
     pthread_mutex_lock(&e->lock);
-    while (e->stepping)
+    mine = e->next_turn++;
+    while (e->turn_now != mine)
         pthread_cond_wait(&e->changed, &e->lock);
-    e->stepping = true;
     pthread_mutex_unlock(&e->lock);
-}
-
-bool swl_step_try(swl_engine *e)
-{
-    bool got;
-
-    pthread_mutex_lock(&e->lock);
-    got = !e->stepping;
-    e->stepping = true;
-    pthread_mutex_unlock(&e->lock);
-    return got;
 }
 
 void swl_step_release(swl_engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    e->stepping = false;
+    e->turn_now++;
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
 }

@@ -14,8 +14,8 @@
  *     engine.c      the line of requests and the passes
  *     chat.c        one conversation, on top of it all
  *
- * Locks: engine.lock guards the line, the turns, the copies that statistics are made from, and `stepping`. It is never held
- * during a pass or a callback. Slots and running requests belong to the thread that steps.
+ * Locks: engine.lock guards the line, the turns, the copies that statistics are made from, and whose turn it is to step. It is never
+ * held during a pass or a callback. Slots and running requests belong to the thread that steps.
  */
 #ifndef SWL_CHAT_ENGINE_H
 #define SWL_CHAT_ENGINE_H
@@ -163,7 +163,8 @@ struct swl_engine {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool stepping, woken;
+    uint64_t next_turn, turn_now; /* tickets for stepping: equal when nobody steps or waits to */
+    bool woken;
     swl_request *waiting, **waiting_end;
     swl_turns turns;
     swl_engine_stats stats;
@@ -210,9 +211,8 @@ void swl_constraint_mask(swl_request *r, uint32_t *bits);
 /* *closed: nothing can follow. */
 swl_status swl_constraint_accept(swl_request *r, int32_t id, bool *closed, swl_error *err);
 
-/* Takes and gives back the right to step, which the library's own callers share with swl_engine_step. */
+/* Takes and gives back the right to step, first come first served, which the library's own callers share with swl_engine_step. */
 void swl_step_acquire(swl_engine *e);
-bool swl_step_try(swl_engine *e);
 void swl_step_release(swl_engine *e);
 swl_status swl_engine_step_locked(swl_engine *e, bool *busy, swl_error *err);
 

@@ -105,6 +105,8 @@ static void a_conversation_is_appended_to(void **state)
     (void)state;
     assert_int_equal(swl_chat_create(&c, f.engine, NULL), SWL_OK);
     assert_int_equal(swl_chat_add(c, "system", "You are a friendly assistant.", NULL), SWL_OK);
+    assert_int_equal(swl_chat_add(c, "wizard", "x", NULL), SWL_E_ARG);
+    assert_int_equal(swl_chat_add_json(c, "{\"role\":", NULL), SWL_E_ARG);
     a = say(c, "What is the capital of France?");
     assert_int_equal(swl_chat_n_messages(c), 3);
     assert_non_null(strstr(a.last, "reasoning_content"));

@@ -8,12 +8,15 @@
 #include "base/mem.h"
 #include "text/grammar_impl.h"
 
+enum { SEARCHED_MAX = 24 }; /* configurations */
+
 /* ---- frames and configurations ---- */
 
 void swl_walk_begin_set(swl_walk *w)
 {
     w->set = w->n_configs;
     w->set_frames = w->n_frames;
+    w->seen_valid = false;
 }
 
 /* One like it that came into this set is used again: then equal configurations are seen to be equal. -1: no room. */
@@ -43,13 +46,41 @@ static void push_config(swl_walk *w, swl_config c)
     w->configs[w->n_configs++] = c;
 }
 
+static uint32_t hash_config(const swl_config *c)
+{
+    return ((uint32_t)c->node * UINT32_C(0x9E3779B1) ^ (uint32_t)c->frame * UINT32_C(0x85EBCA77)) >> 20;
+}
+
+/* Large sets, as before a long list of optional properties, are not searched for what is surely not in them. */
+static bool surely_new(swl_walk *w, const swl_config *c)
+{
+    uint32_t h = hash_config(c);
+    bool is_new;
+
+    if (w->n_configs - w->set < SEARCHED_MAX)
+        return false;
+    if (!w->seen_valid) {
+        memset(w->seen, 0, sizeof w->seen);
+        for (int32_t i = w->set; i < w->n_configs; i++) {
+            uint32_t at = hash_config(&w->configs[i]);
+
+            w->seen[at / 32] |= UINT32_C(1) << at % 32;
+        }
+        w->seen_valid = true;
+    }
+    is_new = !(w->seen[h / 32] >> h % 32 & 1);
+    w->seen[h / 32] |= UINT32_C(1) << h % 32;
+    return is_new;
+}
+
 static void push_new_config(swl_walk *w, int32_t node, int32_t state, int32_t frame)
 {
     swl_config c = {node, state, frame, 0};
 
-    for (int32_t i = w->set; i < w->n_configs; i++)
-        if (!memcmp(&w->configs[i], &c, sizeof c))
-            return;
+    if (!surely_new(w, &c))
+        for (int32_t i = w->set; i < w->n_configs; i++)
+            if (!memcmp(&w->configs[i], &c, sizeof c))
+                return;
     push_config(w, c);
 }
 

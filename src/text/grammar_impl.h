@@ -284,7 +284,9 @@ typedef struct swl_walk {
     int32_t n_configs, n_frames, n_current; /* the first n_current are the state */
     int32_t set, set_frames;                /* where the set begins that is being made, and its new frames */
     size_t cap_configs, cap_frames;
-    bool failed; /* out of memory: something was dropped */
+    bool seen_valid;
+    uint32_t seen[4096 / 32]; /* hashes of the set's configurations, once there are many */
+    bool failed;              /* out of memory: something was dropped */
 } swl_walk;
 
 struct swl_grammar_state {

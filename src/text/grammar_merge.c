@@ -510,7 +510,7 @@ static const json_t *flatten(swl_compiler *c, const json_t *s, const char *path)
     if (ref) {
         out = swl_schema_resolve(c, ref, path, &target);
         out = c->st ? c->no : flatten(c, out, target);
-        swl_free(c->st ? NULL : target);
+        swl_free(target);
         if (!c->st && swl_schema_says(s, "$ref"))
             out = swl_schema_merge(c, swl_schema_without(c, s, "$ref"), out, path);
     } else {

@@ -405,6 +405,7 @@ typedef struct swl_object {
     swl_property *list;
     size_t n, cap;
     const json_t *other; /* the schema of other properties, NULL: there are none */
+    const json_t *names; /* what their names have to be, NULL: anything else */
     char *other_path;
 } swl_object;
 

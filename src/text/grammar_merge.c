@@ -27,6 +27,8 @@ static const struct {
                 {"additionalProperties", SWL_TYPE_OBJECT},
                 {"minProperties", SWL_TYPE_OBJECT},
                 {"maxProperties", SWL_TYPE_OBJECT},
+                {"propertyNames", SWL_TYPE_OBJECT},
+                {"patternProperties", SWL_TYPE_OBJECT},
                 {"items", SWL_TYPE_ARRAY},
                 {"prefixItems", SWL_TYPE_ARRAY},
                 {"minItems", SWL_TYPE_ARRAY},
@@ -392,7 +394,7 @@ static void merge_patterns(json_t *out, const json_t *a, const json_t *b)
 /* Keywords of which both schemas have a value that this does not combine. */
 static void merge_rest(swl_compiler *c, const json_t *a, const json_t *b, const char *path)
 {
-    static const char *const keys[] = {"format", "multipleOf", "prefixItems"};
+    static const char *const keys[] = {"format", "multipleOf", "prefixItems", "propertyNames", "patternProperties"};
     const json_t *x, *y;
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -402,6 +404,9 @@ static void merge_rest(swl_compiler *c, const json_t *a, const json_t *b, const 
             swl_compiler_fail(c, SWL_E_UNSUPPORTED, path, "two different values of \"%s\" are to hold together",
                               keys[i]);
     }
+    if (json_object_get(a, "patternProperties") || json_object_get(b, "patternProperties"))
+        swl_compiler_fail(c, SWL_E_UNSUPPORTED, path,
+                          "\"patternProperties\" together with another schema is not supported");
     x = json_object_get(a, "prefixItems");
     y = json_object_get(b, "prefixItems");
     if ((x && !y && json_object_get(b, "items")) || (y && !x && json_object_get(a, "items")))

@@ -88,34 +88,67 @@ static void read_counts(swl_compiler *c, const json_t *schema, const char *path,
     swl_free(at);
 }
 
+static void refuse(swl_compiler *c, const char *path, const char *keyword, const char *why)
+{
+    char *at = swl_compiler_path(c, path, keyword);
+
+    if (at)
+        swl_compiler_fail(c, SWL_E_UNSUPPORTED, at, "the keyword \"%s\" is not supported %s", keyword, why);
+    swl_free(at);
+}
+
+/* Names that are given a pattern, and nothing else: as "patternProperties" says of one pattern, or "propertyNames". */
+static void read_names(swl_compiler *c, const json_t *schema, const char *path, swl_object *o)
+{
+    const json_t *patterns = json_object_get(schema, "patternProperties"),
+                 *names = json_object_get(schema, "propertyNames");
+    const json_t *value, *more = json_object_get(schema, "additionalProperties");
+    const char *pattern;
+
+    if (names && (json_is_true(names) || !swl_schema_says(names, "type")))
+        names = NULL;
+    SWL_OBJECT_EACH(patterns, pattern, value)
+    {
+        if (names || o->n || json_object_size(patterns) > 1 || (more && !json_is_false(more))) {
+            refuse(c, path, "patternProperties", "beside other properties");
+            return;
+        }
+        names = swl_compiler_own(c, json_pack("{s:s}", "pattern", pattern));
+        o->other = value;
+    }
+    if (!names || !o->other)
+        return;
+    if (o->n)
+        refuse(c, path, "propertyNames", "beside properties");
+    o->names =
+        c->st ? NULL : swl_schema_merge(c, names, swl_compiler_own(c, json_pack("{s:s}", "type", "string")), path);
+}
+
 void swl_object_read(swl_compiler *c, const json_t *schema, const char *path, swl_object *out)
 {
-    const json_t *properties = json_object_get(schema, "properties"), *v;
+    const json_t *properties = json_object_get(schema, "properties"), *more, *v;
     char *at = swl_compiler_path(c, path, "properties");
     const char *key;
 
     memset(out, 0, sizeof *out);
-    out->other = json_object_get(schema, "additionalProperties");
-    if (!out->other && !properties)
-        out->other = json_true();
+    more = json_object_get(schema, "additionalProperties");
     out->other_path = swl_compiler_path(c, path, "additionalProperties");
-    if (out->other)
-        swl_schema_check(c, out->other, out->other_path ? out->other_path : path);
-    if (json_is_false(out->other))
-        out->other = NULL;
+    if (more && out->other_path)
+        swl_schema_check(c, more, out->other_path);
     if (properties && !json_is_object(properties))
         swl_compiler_fail(c, SWL_E_ARG, path, "\"properties\" is no object");
     SWL_OBJECT_EACH(c->st ? NULL : properties, key, v)
     if (!c->st)
         add_property(c, out, (swl_property){key, v, swl_compiler_path(c, at, key), false});
     swl_free(at);
-    if (c->st)
-        return;
-    if (!json_object_get(schema, "additionalProperties") && properties)
-        out->other = json_true(); /* for a required one that is not listed */
-    read_required(c, json_object_get(schema, "required"), path, out);
-    if (!json_object_get(schema, "additionalProperties") && properties)
+    /* A required one that is not listed may be whatever is allowed of others. */
+    out->other = json_is_false(more) ? NULL : more ? more : json_true();
+    if (!c->st)
+        read_required(c, json_object_get(schema, "required"), path, out);
+    if (!more && properties)
         out->other = NULL;
+    if (!c->st)
+        read_names(c, schema, path, out);
     if (!c->st)
         read_counts(c, schema, path, out);
 }
@@ -180,6 +213,14 @@ static int32_t other_keys(swl_compiler *c, const swl_object *o)
     return swl_compiler_ok(c, "") ? start : 0;
 }
 
+/* Names by a schema of their own. */
+static int32_t add_names(swl_compiler *c, const swl_object *o, int32_t next)
+{
+    int32_t names = swl_compile_value(c, o->names, o->other_path);
+
+    return swl_add_if_fits(c, names, swl_add_value(c, names, next));
+}
+
 /* Where an object may be closed, or go on with other properties: before anything was written (*first) and behind that.
  */
 static void add_last(swl_compiler *c, const swl_object *o, int32_t *first, int32_t *later)
@@ -192,11 +233,13 @@ static void add_last(swl_compiler *c, const swl_object *o, int32_t *first, int32
         return;
     value = swl_compile_value(c, o->other, o->other_path);
     *later = swl_add_open_split(c, 2);
-    key = swl_add_node(c, SWL_NODE_BYTES, other_keys(c, o),
-                       swl_add_part(c, SWL_PART_COLON, swl_add_value(c, value, *later)));
+    key = swl_add_part(c, SWL_PART_COLON, swl_add_value(c, value, *later));
+    key = o->names ? add_names(c, o, key) : swl_add_node(c, SWL_NODE_BYTES, other_keys(c, o), key);
     list[1] = swl_add_if_fits(c, value, key);
     *first = swl_add_split(c, list, 2);
     list[1] = swl_add_if_fits(c, value, swl_add_part(c, SWL_PART_COMMA, key));
+    if (o->names) /* there must be a name to write before there is a comma */
+        list[1] = swl_add_if_fits(c, swl_compile_value(c, o->names, o->other_path), list[1]);
     for (int32_t i = 0; i < 2 && !c->st; i++)
         c->g->lists[c->g->nodes[*later].a + i] = list[i];
 }

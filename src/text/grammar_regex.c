@@ -711,17 +711,16 @@ static void spell_short(speller *s, int32_t end, swl_byte_edge *edges, int32_t *
 static void read_segments(speller *s, int32_t state)
 {
     const swl_byte_state *x = &s->over->states[state];
+    int32_t to_of[256];
 
+    memset(to_of, 0xFF, sizeof to_of);
+    for (int32_t e = 0; e < x->n_edges; e++)
+        for (int32_t c = s->over->edges[x->edges + e].lo; c <= s->over->edges[x->edges + e].hi; c++)
+            to_of[c] = s->over->edges[x->edges + e].to;
     s->n = 0;
     for (int32_t i = 0; i < s->k->n_parts; i++) {
-        int32_t lo = s->k->from[i], hi = s->k->from[i + 1] - 1, to = -1;
+        int32_t lo = s->k->from[i], hi = s->k->from[i + 1] - 1, to = to_of[s->k->of[i]];
 
-        for (int32_t e = 0; e < x->n_edges && to < 0; e++) {
-            const swl_byte_edge *edge = &s->over->edges[x->edges + e];
-
-            if (s->k->of[i] >= edge->lo && s->k->of[i] <= edge->hi)
-                to = edge->to;
-        }
         if (to < 0 || lo == 0xD800 || (lo > 0xD800 && lo < 0xE000))
             continue;
         if (s->n && s->list[s->n - 1].to == to && s->list[s->n - 1].hi + 1 == lo)
@@ -729,7 +728,7 @@ static void read_segments(speller *s, int32_t state)
         else
             s->list[s->n++] = (segment){lo, hi, to};
     }
-    *s->work -= s->k->n_parts + 256;
+    *s->work -= s->k->n_parts + 16 * s->n + 256;
     if (*s->work < 0 && !s->out.failed)
         s->out.failed = SWL_E_BUDGET;
 }

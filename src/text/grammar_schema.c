@@ -11,7 +11,7 @@
 #include "text/call_value.h"
 #include "text/grammar_impl.h"
 
-enum { PATTERNS_MAX = 16, SEEN_MAX = 4096 };
+enum { PATTERNS_MAX = 16, SEEN_MAX = 4096, REFERENCES_MAX = 32 };
 
 typedef struct gathering {
     swl_compiler *c;
@@ -38,6 +38,7 @@ static void add_option(gathering *g, swl_option o)
 {
     if (g->c->st || o.a < 0)
         return;
+    g->c->work -= (int64_t)g->n / 8;
     for (size_t i = 0; i < g->n; i++)
         if (!memcmp(&g->options[i], &o, sizeof o))
             return;
@@ -483,6 +484,9 @@ static void add_types(gathering *g, const json_t *schema, const char *path)
 
 static bool first_visit(gathering *g, const json_t *schema)
 {
+    g->c->work -= (int64_t)g->n_seen / 8;
+    if (!swl_compiler_ok(g->c, ""))
+        return false;
     for (size_t i = 0; i < g->n_seen; i++)
         if (g->seen[i] == schema)
             return false;
@@ -613,14 +617,11 @@ static void free_gathering(gathering *g)
     swl_free((void *)g->seen);
 }
 
-static int32_t compile(swl_compiler *c, const json_t *schema, bool parameter, const char *path)
+static int32_t compile_new(swl_compiler *c, const json_t *schema, bool parameter, const char *path)
 {
-    int32_t kind = parameter ? SWL_MEMO_PARAMETER : SWL_MEMO_VALUE, value;
-    swl_memo *memo = swl_memo_find(c, kind, schema, NULL);
     gathering g = {.c = c, .parameter = parameter};
+    int32_t value;
 
-    if (memo)
-        return memo->at;
     gather(&g, schema, path);
     if (parameter && g.nullable && !c->st) { /* that matters for texts, of which some may have come before */
         reset_gathering(&g);
@@ -629,7 +630,30 @@ static int32_t compile(swl_compiler *c, const json_t *schema, bool parameter, co
     close_words(&g);
     value = swl_new_value(c, g.options, (int32_t)g.n);
     free_gathering(&g);
-    swl_memo_add(c, (swl_memo){.a = schema, .kind = kind, .at = value});
+    return value;
+}
+
+/* A bare reference is what it refers to, so that this is compiled once however many refer to it. */
+static int32_t compile(swl_compiler *c, const json_t *schema, bool parameter, const char *path)
+{
+    int32_t kind = parameter ? SWL_MEMO_PARAMETER : SWL_MEMO_VALUE, value;
+    const json_t *to = schema;
+    char *target = NULL, *next;
+    swl_memo *memo;
+
+    for (int i = 0; i < REFERENCES_MAX && json_object_get(to, "$ref") && !swl_schema_says(to, "$ref"); i++) {
+        swl_schema_check(c, to, target ? target : path);
+        to = c->st ? NULL : swl_schema_resolve(c, json_object_get(to, "$ref"), target ? target : path, &next);
+        if (!to)
+            break;
+        swl_free(target);
+        target = next;
+    }
+    memo = to ? swl_memo_find(c, kind, to, NULL) : NULL;
+    value = memo ? memo->at : to ? compile_new(c, to, parameter, target ? target : path) : 0;
+    if (to && !memo)
+        swl_memo_add(c, (swl_memo){.a = to, .kind = kind, .at = value});
+    swl_free(target);
     return value;
 }
 

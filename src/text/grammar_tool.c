@@ -248,6 +248,8 @@ static void add_parameters(calls *k, const swl_object *o, int32_t *needs)
     swl_compiler *c = &k->c;
     int32_t at = swl_add_text(c, "\n</function>\n", 13, k->end), value, n_needs = 0, list[2];
 
+    if (o->names)
+        swl_compiler_fail(c, SWL_E_UNSUPPORTED, o->other_path, "names of parameters by a pattern are not supported");
     if (o->other)
         at = add_other_parameters(k, o, at);
     for (size_t i = o->n; i-- && !c->st;) {

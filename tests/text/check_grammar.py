@@ -132,7 +132,7 @@ class Schemas:
         return {"type": "null"}
 
     def literal(self):
-        return rng.choice([rng.choice(WORDS), rng.choice(WORDS), rng.randint(-50, 5000), 0.5, -2.75, 1e-7, True, None, [1, "a"],
+        return rng.choice([rng.choice(WORDS), rng.choice(WORDS), rng.randint(-50, 5000), 0.5, -2.75, 0.125, True, None, [1, "a"],
                            {"k": [None], "l": 2}])
 
     def enum(self, depth):
@@ -479,7 +479,7 @@ REFUSED = [
     ({"not": {}}, "/not"), ({"type": "object", "properties": {"a/b": {"if": True}}}, "/properties/a~1b/if"),
     ({"type": "array", "uniqueItems": True}, "/uniqueItems"), ({"type": "string", "format": "iri"}, "/format"),
     ({"type": "string", "pattern": "a(?!b)"}, "a(?!b)"), ({"type": "string", "pattern": r"(a)\1"}, "back reference"),
-    ({"type": "number", "multipleOf": 1e-9 + 1}, "/multipleOf"), ({"type": "object", "patternProperties": {"a": {}}}, "/patternProperties"),
+    ({"type": "number", "multipleOf": 1e-9 + 1}, "/multipleOf"), ({"type": "object", "patternProperties": {"a": {}, "b": {}}}, "/patternProperties"),
     ({"$ref": "other.json"}, "other.json"), ({"type": "string", "dunno": 1}, "/dunno")]
 
 

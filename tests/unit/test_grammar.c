@@ -273,6 +273,13 @@ static void objects_keep_their_order_and_requirements(void **state)
           "{\"\\u0061\":1}", NULL);
     check("{\"type\":\"object\",\"properties\":{\"a\":{}}}", "{}", "{\"a\":1}", NO, "{\"b\":1}", NULL);
     check("{\"type\":\"object\",\"required\":[\"z\"]}", "{\"z\":1}", "{\"z\":1,\"y\":2}", NO, "{}", NULL);
+    check("{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[ab]+$\"},\"additionalProperties\":{\"type\":"
+          "\"integer\"}}",
+          "{}", "{\"ab\":1, \"b\":2}", NO, "{\"c\":1}", "{\"a\":\"x\"}", NULL);
+    check("{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"null\"}},\"additionalProperties\":false}",
+          "{}", "{\"x1\":null}", NO, "{\"y\":null}", "{\"x\":1}", NULL);
+    check("{\"type\":\"object\",\"propertyNames\":{\"type\":\"string\"},\"additionalProperties\":{}}", "{\"\\n\":1}",
+          NO, "[]", NULL);
     check("{\"properties\":{\"a~/\":{\"const\":1}}}", "{\"a~/\":1}", NO, "5", NULL);
 }
 
@@ -356,6 +363,11 @@ static void what_cannot_be_enforced_is_refused_by_name(void **state)
     refuse(SWL_E_UNSUPPORTED, "/properties/a~1b/not", "{\"type\":\"object\",\"properties\":{\"a/b\":{\"not\":{}}}}");
     refuse(SWL_E_UNSUPPORTED, "/$defs/x/if", "{\"$ref\":\"#/$defs/x\",\"$defs\":{\"x\":{\"if\":true}}}");
     refuse(SWL_E_UNSUPPORTED, "/uniqueItems", "{\"type\":\"array\",\"uniqueItems\":true}");
+    refuse(SWL_E_UNSUPPORTED, "/patternProperties",
+           "{\"type\":\"object\",\"properties\":{\"a\":{}},\"patternProperties\":{\"b\":{}}}");
+    refuse(SWL_E_UNSUPPORTED, "/propertyNames",
+           "{\"type\":\"object\",\"properties\":{\"a\":{}},\"propertyNames\":{\"maxLength\":3},"
+           "\"additionalProperties\":true}");
     refuse(SWL_E_UNSUPPORTED, "/minProperties", "{\"type\":\"object\",\"minProperties\":1}");
     refuse(SWL_E_UNSUPPORTED, "/items/format",
            "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"iri\"}}");

@@ -18,6 +18,7 @@ enum {
     MANY = 12,    /* tokens from which on unpacking the rows into tiles pays */
     ROWS = 16,    /* rows whose lanes are folded together */
     BLOCK = 8192, /* columns whose activations are prepared at a time */
+    AHEAD = 6144, /* bytes between what is multiplied and what is asked for; processors themselves look less far */
     MAX_UNITS = BLOCK / 16
 };
 
@@ -33,6 +34,7 @@ typedef struct view {
     int32_t n_tok;
     int32_t unit0, n_units; /* the block of columns, in units */
     int32_t per_scale;      /* units that share a scale */
+    const uint8_t *end;     /* of the last row's codes */
 } view;
 
 /* ---- activations ----------------------------------------------------------------------------------------- */
@@ -192,7 +194,11 @@ INLINE chunk load_chunk(const view *v, int64_t row, int32_t u, int32_t n, int bi
     const swl_matrix *w = v->w;
     const uint8_t *p = w->data + row * v->row_bytes + (int64_t)(v->unit0 + u) * unit * bits / 8;
     chunk c;
+    int i;
 
+#pragma GCC unroll 32
+    for (i = 0; i < 2 * unit * bits; i += 64)
+        _mm_prefetch((const char *)(v->end - p > AHEAD ? p + AHEAD + i : v->end - 64), _MM_HINT_T1);
     c.ws = unit_scales(w->sdtype, w->scales, row * v->row_scales, v->unit0 + u, n, v->per_scale);
     c.wb = unit_scales(w->sdtype, w->biases, row * v->row_scales, v->unit0 + u, n, v->per_scale);
     load_batch(p, bits, unit, n == 16 ? 1024 : (int64_t)n * unit * bits / 8, c.q);
@@ -278,7 +284,8 @@ INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const 
 {
     alignas(64) float lanes[FEW][ROWS][SWL_LANES];
     prepared p;
-    view v = {w, swl_matrix_row_bytes(w), w->cols / w->group, n_tok, 0, 0, w->group / unit};
+    view v = {w, swl_matrix_row_bytes(w), w->cols / w->group, n_tok, 0, 0, w->group / unit,
+              w->data + (row0 + n_rows) * swl_matrix_row_bytes(w)};
     int32_t units = w->cols / unit, block = BLOCK / unit, r0, r, n, t;
     bool pairs = units == 8 && v.per_scale == 1;
 

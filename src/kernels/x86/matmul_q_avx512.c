@@ -15,7 +15,7 @@
 
 enum {
     FEW = 4,      /* tokens that share a pass over the rows */
-    MANY = 12,    /* tokens from which on unpacking the rows into tiles pays */
+    MANY = 7,     /* tokens from which on unpacking the rows into tiles pays */
     ROWS = 16,    /* rows whose lanes are folded together */
     BLOCK = 8192, /* columns whose activations are prepared at a time */
     AHEAD = 6144, /* bytes between what is multiplied and what is asked for; processors themselves look less far */

@@ -1,16 +1,18 @@
 /*
- * matmul_tile_avx512.c: quantised matrices times many tokens (prompts). Two tiles of sixteen rows are unpacked into a
- * panel whose registers hold four columns of sixteen rows, so that a lane of a register is a row and no sum ever
- * crosses lanes; each panel register is used for a group of tokens, whose activations are broadcast four bytes at a
- * time.
+ * matmul_tile_avx512.c: quantised matrices times several tokens. A tile of sixteen rows is transposed two units or so at
+ * a time, so that a register holds four columns of sixteen rows, a lane of a register is a row and no sum ever crosses
+ * lanes. A unit's codes fill sixteen registers at most and stay there while all tokens of a block go past, whose
+ * activations the multiplication itself broadcasts, four bytes at a time.
  *
- * A matrix too wide for the panel is cut into blocks of lanes of the contract, not of columns. Lanes stand in the order
- * of the fold's tree (0 8 4 12 2 10 6 14 1 9 ...), so that a block of 16, 8, 4, 2 or 1 of them is a whole branch; a
- * token then carries a few finished branches from block to block, added up like the digits of a binary counter, and not
- * all lanes.
+ * Units come in the order of the contract's lanes, and lanes in that of the fold's tree, so that a token keeps no lanes,
+ * only a stack of finished branches, which are added up like the digits of a binary counter. The even and the odd lanes
+ * are two such trees that grow side by side (lanes 0 8 4 12 2 10 6 14, and the ones after each), because neighbouring
+ * units share a line of memory.
  *
- *   panel   [unit of the block][unit / 4][2 tiles][16 rows][4]    codes as bytes
- *   scales  [unit of the block][2 tiles][16 rows]                 float32, biases the same
+ *   codes   [unit of a step][unit / 4][16 rows][4]    bytes; four bits: [unit / 8][16 rows][8]
+ *   scales  [scale of a row][16 rows]                 float32, biases the same
+ *   x       [unit][token][unit columns]               int8; four bits: of eight columns the even ones first
+ *   stack   [branch][token][16 rows]                  float32
  */
 #include "kernels/x86/x86.h"
 
@@ -19,68 +21,103 @@
 #include "kernels/x86/quant_avx512.h"
 
 enum {
-    TILES = 2,
-    ROWS = 16 * TILES,
-    TOKENS = 8, /* in registers together */
-    TURNS = 18, /* units of a lane at most */
-    PANEL_BYTES = 36 << 10,
-    PANEL_UNITS = 32,
-    HELD = 96,                          /* branches that wait between blocks, of all tokens together */
-    SCALES = TOKENS * TURNS * SWL_LANES /* units of activations whose scales are kept, of all tokens together */
+    ROWS = 16,
+    TOKENS = 64,             /* of a block: their stacks stay near */
+    UNITS_MAX = 288,         /* of a row */
+    SCALES = 72 * TOKENS,    /* units of a block, of all its tokens together */
+    X_BYTES = 64 * SCALES,
+    STEP_BYTES = 64 * ROWS,
+    DEPTH = 4                /* branches of a tree of eight lanes that wait, and the one that grows */
 };
 
-typedef float rows[TILES][16];
+/* A unit of every row, and what is to be done with its lane afterwards. */
+typedef struct place {
+    int32_t unit;
+    bool goes_on;      /* its lane has begun */
+    int8_t at;         /* where on the stacks its lane is */
+    int8_t merges;     /* branches below that are finished with it */
+} place;
 
-/* The units of a block in the order of the panel. */
-typedef struct block {
-    int32_t lane0, n_lanes; /* places in the order of the tree */
+typedef struct order {
     int32_t n_units;
-    int32_t unit[PANEL_UNITS]; /* which of the row */
-    int32_t count[SWL_LANES];  /* units of each lane of the block */
-} block;
+    bool odd; /* there is an odd lane */
+    place place[UNITS_MAX];
+} order;
 
-typedef struct panel {
-    alignas(64) uint8_t codes[PANEL_BYTES];
-    alignas(64) rows ws[PANEL_UNITS], wb[PANEL_UNITS];
-} panel;
-
-/* Scales of the activations' units, and scale times sum: [token][units rounded up to 16]. */
-typedef struct scales {
-    int64_t stride;
-    bool all; /* of all tokens of the call; else of a group */
-    alignas(64) float xs[SCALES], xi[SCALES];
-} scales;
-
-typedef struct job {
+typedef struct tile {
     const swl_matrix *w;
-    scales *s;
-    int64_t row;
-    int32_t n_rows; /* at most ROWS */
-    const swl_act *a;
-    const int32_t *tok;
-    float *out;
-    int64_t ldo;
-} job;
+    int64_t row, row_bytes;
+    int32_t n_rows; /* at most ROWS; the last one stands for those that are missing */
+    int32_t n_next; /* rows of the tile after it */
+    alignas(64) float ws[UNITS_MAX][ROWS], wb[UNITS_MAX][ROWS];
+} tile;
 
-static const uint8_t lane_at[SWL_LANES] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
+typedef struct tokens {
+    int32_t n, stride; /* stride: n rounded up to 16 */
+    alignas(64) int8_t x[X_BYTES];
+    alignas(64) float xs[SCALES], xi[SCALES]; /* [unit][token]: scale, and scale times sum */
+    alignas(64) float stack[2 * DEPTH][TOKENS][ROWS];
+} tokens;
 
-/* ---- panel ----------------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------------------- */
 
-static void plan_block(block *b, int32_t lane0, int32_t n_lanes, int32_t n_units)
+/* A tree of eight lanes while it is laid out: which branches have units, and how many wait. */
+typedef struct tree {
+    bool has[DEPTH];
+    int8_t base, depth;
+    place *last;
+} tree;
+
+static void begin_lane(tree *t, bool some)
 {
+    t->depth = (int8_t)(t->depth + some);
+}
+
+/* Lane number i of eight is complete: it is added to the branches that end with it. Those without units are left out. */
+static void end_lane(tree *t, int32_t i, bool some)
+{
+    int32_t level;
+
+    for (level = 0; i >> level & 1; level++) {
+        if (some && t->has[level]) {
+            t->last->merges++;
+            t->depth--;
+        }
+        some = some || t->has[level];
+    }
+    t->has[level] = some;
+}
+
+static void place_unit(order *o, tree *t, int32_t unit)
+{
+    t->last = &o->place[o->n_units++];
+    *t->last = (place){unit, unit >= SWL_LANES, (int8_t)(t->base + t->depth - 1), 0};
+}
+
+static void place_units(order *o, int32_t n_units)
+{
+    static const uint8_t lane_at[SWL_LANES / 2] = {0, 8, 4, 12, 2, 10, 6, 14};
+    tree even = {.base = 0}, odd = {.base = DEPTH};
     int32_t i, u;
 
-    b->lane0 = lane0;
-    b->n_lanes = n_lanes;
-    b->n_units = 0;
-    for (i = 0; i < n_lanes; i++) {
-        b->count[i] = 0;
-        for (u = lane_at[lane0 + i]; u < n_units; u += SWL_LANES) {
-            b->unit[b->n_units++] = u;
-            b->count[i]++;
+    o->n_units = 0;
+    o->odd = n_units > 1;
+    for (i = 0; i < SWL_LANES / 2; i++) {
+        int32_t lane = lane_at[i];
+
+        begin_lane(&even, lane < n_units);
+        begin_lane(&odd, lane + 1 < n_units);
+        for (u = lane; u < n_units; u += SWL_LANES) {
+            place_unit(o, &even, u);
+            if (u + 1 < n_units)
+                place_unit(o, &odd, u + 1);
         }
+        end_lane(&even, i, lane < n_units);
+        end_lane(&odd, i, lane + 1 < n_units);
     }
 }
+
+/* ---- unpacking ------------------------------------------------------------------------------------------- */
 
 /* 16 x 16 elements of 32 bits. */
 INLINE void transpose(__m512i *v)
@@ -114,47 +151,51 @@ INLINE void transpose(__m512i *v)
 
 /* The stored bytes of `n` units of one row side by side. A masked load at a pointer moved back puts a unit's bytes in
  * their place; it reads no others. */
-INLINE __m512i load_units(const uint8_t *row, const int32_t *unit, int32_t n, int bytes)
+INLINE __m512i load_units(const uint8_t *row, const place *p, int32_t n, int bytes)
 {
     __m512i v = _mm512_setzero_si512();
     int i;
 
     if (bytes == 64)
-        return _mm512_loadu_si512(row + (int64_t)unit[0] * 64);
+        return _mm512_loadu_si512(row + (int64_t)p[0].unit * 64);
     if (bytes == 32 && n == 2)
         return _mm512_inserti64x4(
-            _mm512_castsi256_si512(_mm256_loadu_si256((const void *)(row + (int64_t)unit[0] * 32))),
-            _mm256_loadu_si256((const void *)(row + (int64_t)unit[1] * 32)), 1);
+            _mm512_castsi256_si512(_mm256_loadu_si256((const void *)(row + (int64_t)p[0].unit * 32))),
+            _mm256_loadu_si256((const void *)(row + (int64_t)p[1].unit * 32)), 1);
     for (i = 0; i < n; i++) {
-        uintptr_t p = (uintptr_t)(row + (int64_t)unit[i] * bytes) - (uintptr_t)(i * bytes);
+        uintptr_t from = (uintptr_t)(row + (int64_t)p[i].unit * bytes) - (uintptr_t)(i * bytes);
 
-        v = _mm512_mask_loadu_epi8(v, low64(bytes) << (i * bytes), (const void *)p);
+        v = _mm512_mask_loadu_epi8(v, low64(bytes) << (i * bytes), (const void *)from);
     }
     return v;
 }
 
-/* Eight codes of four bits in each 32-bit element: the first four of both elements of a 64-bit word, and the last four.
- */
-INLINE void split_nibbles(__m512i v, uint8_t *to)
+/* Two neighbouring units of 64: the frequent case. */
+INLINE void unpack_pair_a4(const uint8_t *row, int64_t row_bytes, uint8_t *to)
 {
-    const __m512i first = _mm512_set1_epi64(0x2c2824200c080400), last = _mm512_set1_epi64(0x3c3834301c181410);
-    const __m512i nibble = _mm512_set1_epi8(15);
+    __m512i v[16];
+    int i;
 
-    _mm512_store_si512(to, _mm512_and_si512(_mm512_multishift_epi64_epi8(first, v), nibble));
-    _mm512_store_si512(to + 64 * TILES, _mm512_and_si512(_mm512_multishift_epi64_epi8(last, v), nibble));
+#pragma GCC unroll 16
+    for (i = 0; i < 16; i++, row += row_bytes)
+        v[i] = _mm512_loadu_si512(row);
+    transpose(v);
+#pragma GCC unroll 16
+    for (i = 0; i < 16; i++)
+        _mm512_store_si512(to + 64 * i, v[i]);
 }
 
-/* n_units units of one tile, that fill the sixteen registers of a transposition or less; the last row stands for those
- * that are missing. */
-INLINE void unpack_step(const uint8_t *row, int64_t row_bytes, int32_t n_rows, const int32_t *units, int32_t n_units,
-                        uint8_t *to, int bits, int unit)
+/* n units of a tile, that fill the sixteen registers of a transposition or less; the last row stands for those that are
+ * missing. */
+INLINE void unpack_step(const uint8_t *row, int64_t row_bytes, int32_t n_rows, const place *p, int32_t n, uint8_t *to,
+                        int bits, int unit)
 {
     __m512i v[16];
     int i;
 
 #pragma GCC unroll 16
     for (i = 0; i < 16; i++, row += i < n_rows ? row_bytes : 0)
-        v[i] = load_units(row, units, n_units, bits * unit / 8);
+        v[i] = load_units(row, p, n, bits * unit / 8);
     if (bits != 4)
 #pragma GCC unroll 16
         for (i = 0; i < 16; i++)
@@ -162,445 +203,344 @@ INLINE void unpack_step(const uint8_t *row, int64_t row_bytes, int32_t n_rows, c
     transpose(v);
 #pragma GCC unroll 16
     for (i = 0; i < 16; i++)
-        if (bits == 4)
-            split_nibbles(v[i], to + 128 * TILES * i);
-        else
-            _mm512_store_si512(to + 64 * TILES * i, v[i]);
+        _mm512_store_si512(to + 64 * i, v[i]);
 }
 
-INLINE void unpack_tile(const swl_matrix *w, int64_t row, int32_t n_rows, const block *b, uint8_t *to, int bits,
-                        int unit)
+static void unpack_any(const uint8_t *row, int64_t row_bytes, int32_t n_rows, const place *p, int32_t n, uint8_t *to,
+                       int bits, int unit)
 {
-    int64_t row_bytes = swl_matrix_row_bytes(w);
-    const uint8_t *base = w->data + row * row_bytes;
-    int32_t step = (bits == 4 ? 128 : 64) / unit, u;
-
-    for (u = 0; u + step <= b->n_units; u += step, to += 64 * TILES * step * unit / 4)
-        unpack_step(base, row_bytes, n_rows, b->unit + u, step, to, bits, unit);
-    if (u < b->n_units)
-        unpack_step(base, row_bytes, n_rows, b->unit + u, b->n_units - u, to, bits, unit);
-}
-
-INLINE void unpack_tile_units(const swl_matrix *w, int64_t row, int32_t n_rows, const block *b, uint8_t *to, int bits)
-{
-    if (w->group >= 64)
-        unpack_tile(w, row, n_rows, b, to, bits, 64);
-    else if (w->group == 32)
-        unpack_tile(w, row, n_rows, b, to, bits, 32);
+    if (unit == 64)
+        unpack_step(row, row_bytes, n_rows, p, n, to, bits, 64);
+    else if (unit == 32)
+        unpack_step(row, row_bytes, n_rows, p, n, to, bits, 32);
     else
-        unpack_tile(w, row, n_rows, b, to, bits, 16);
+        unpack_step(row, row_bytes, n_rows, p, n, to, bits, 16);
 }
 
-INLINE void unpack_any(const swl_matrix *w, int64_t row, int32_t n_rows, const block *b, uint8_t *to)
+static void unpack(const tile *t, const place *p, int32_t n, uint8_t *to, int unit)
 {
-    switch (w->type) {
+    int64_t row_bytes = t->row_bytes;
+    const uint8_t *row = t->w->data + t->row * row_bytes;
+
+    switch (t->w->type) {
     case SWL_W_A2:
-        unpack_tile_units(w, row, n_rows, b, to, 2);
+        unpack_any(row, row_bytes, t->n_rows, p, n, to, 2, unit);
         break;
     case SWL_W_A3:
-        unpack_tile_units(w, row, n_rows, b, to, 3);
+        unpack_any(row, row_bytes, t->n_rows, p, n, to, 3, unit);
         break;
     case SWL_W_A4:
-        unpack_tile_units(w, row, n_rows, b, to, 4);
+        if (unit == 64 && n == 2 && p[1].unit == p[0].unit + 1 && t->n_rows == ROWS)
+            unpack_pair_a4(row + p->unit * 32, row_bytes, to);
+        else
+            unpack_any(row, row_bytes, t->n_rows, p, n, to, 4, unit);
         break;
     case SWL_W_A5:
-        unpack_tile_units(w, row, n_rows, b, to, 5);
+        unpack_any(row, row_bytes, t->n_rows, p, n, to, 5, unit);
         break;
     case SWL_W_A6:
-        unpack_tile_units(w, row, n_rows, b, to, 6);
+        unpack_any(row, row_bytes, t->n_rows, p, n, to, 6, unit);
         break;
     default:
-        unpack_tile_units(w, row, n_rows, b, to, 8);
+        unpack_any(row, row_bytes, t->n_rows, p, n, to, 8, unit);
     }
 }
 
-static void unpack_codes(const swl_matrix *w, int64_t row, int32_t n_rows, const block *b, uint8_t *to)
+/* Scales of the tile's rows, n to a row: 64 bytes of each row at a time become columns. */
+static void unpack_scales(const tile *t, const uint8_t *from, int32_t n, float (*to)[ROWS])
 {
-    if (n_rows == 16)
-        unpack_any(w, row, 16, b, to);
-    else
-        unpack_any(w, row, n_rows, b, to);
-}
+    int64_t size = swl_dtype_size(t->w->sdtype), row_bytes = n * size, at;
+    const __m512i high = _mm512_set1_epi32((int32_t)0xffff0000);
+    int32_t i;
 
-/* Scales are transposed sixteen units at a time, one of each lane; the block's lanes of them are kept. */
-static void unpack_scales(const swl_matrix *w, const uint8_t *from, int64_t row, int32_t n_rows, const block *b,
-                          int32_t n_units, int tile, rows *to)
-{
-    int64_t row_scales = w->cols / w->group;
-    int32_t per_scale = w->group > 64 ? 2 : 1, turn, lane, at, i;
-
-    for (turn = 0; turn * SWL_LANES < n_units; turn++) {
-        int32_t n = min_i32(SWL_LANES, n_units - turn * SWL_LANES);
+    from += t->row * row_bytes;
+    for (at = 0; at < row_bytes; at += 64) {
         __m512i v[16];
 
 #pragma GCC unroll 16
         for (i = 0; i < 16; i++)
-            v[i] = _mm512_castps_si512(unit_scales(w->sdtype, from, (row + min_i32(i, n_rows - 1)) * row_scales,
-                                                   turn * SWL_LANES, n, per_scale));
+            v[i] = load_bytes(from + row_bytes * min_i32(i, t->n_rows - 1) + at, row_bytes - at);
         transpose(v);
-        for (lane = 0, at = 0; lane < b->n_lanes; at += b->count[lane++])
-            if (turn < b->count[lane])
-                _mm512_store_si512(to[at + turn][tile], v[lane_at[b->lane0 + lane]]);
-    }
-}
-
-/* Scales of 16 bits, and at most 64 to a row: two registers hold a row's, and sixteen units of the block are picked. */
-static void pick_scales(const swl_matrix *w, const uint8_t *from, int64_t row, int32_t n_rows, const block *b,
-                        int32_t n_units, int tile, rows *to)
-{
-    const uint8_t *p = from + 2 * row * n_units;
-    uint16_t pick[PANEL_UNITS];
-    int32_t u, i;
-
-    for (u = 0; u < PANEL_UNITS; u++)
-        pick[u] = (uint16_t)(u < b->n_units ? b->unit[u] : 0);
-    for (u = 0; u < b->n_units; u += 16) {
-        __m512i index = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)(pick + u))), v[16];
-
 #pragma GCC unroll 16
         for (i = 0; i < 16; i++) {
-            const uint8_t *r = p + 2 * n_units * min_i32(i, n_rows - 1);
-            __m512i low = load_bytes(r, 2 * n_units), high = load_bytes(r + 64, 2 * n_units - 64);
-            __m256i h = _mm512_castsi512_si256(_mm512_permutex2var_epi16(low, index, high));
+            int64_t k = (at + 4 * i) / size;
 
-            v[i] = w->sdtype == SWL_DT_BF16 ? _mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)
-                                            : _mm512_castps_si512(_mm512_cvtph_ps(h));
+            if (k >= n)
+                break;
+            if (size == 4) {
+                _mm512_store_si512(to[k], v[i]);
+            } else if (t->w->sdtype == SWL_DT_BF16) {
+                _mm512_store_si512(to[k], _mm512_slli_epi32(v[i], 16));
+                _mm512_store_si512(to[k + 1], _mm512_and_si512(v[i], high));
+            } else {
+                _mm512_store_ps(to[k], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v[i])));
+                _mm512_store_ps(to[k + 1], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(v[i], 16))));
+            }
         }
-        transpose(v);
-        for (i = 0; i < 16 && u + i < b->n_units; i++)
-            _mm512_store_si512(to[u + i][tile], v[i]);
-    }
-}
-
-static void put_scales(const swl_matrix *w, const uint8_t *from, int64_t row, int32_t n_rows, const block *b,
-                       int32_t n_units, int tile, rows *to)
-{
-    if (w->sdtype != SWL_DT_F32 && w->group <= 64 && n_units <= 64)
-        pick_scales(w, from, row, n_rows, b, n_units, tile, to);
-    else
-        unpack_scales(w, from, row, n_rows, b, n_units, tile, to);
-}
-
-static void make_panel(panel *p, const job *j, const block *b, int32_t n_units)
-{
-    int tile;
-
-    for (tile = 0; tile < TILES; tile++) {
-        int32_t rest = j->n_rows - 16 * tile, n = rest > 16 ? 16 : rest;
-        int64_t row = j->row + 16 * tile;
-
-        if (n <= 0) { /* a tile without rows: any numbers do */
-            row = j->row;
-            n = 1;
-        }
-        unpack_codes(j->w, row, n, b, p->codes + 64 * tile);
-        put_scales(j->w, j->w->scales, row, n, b, n_units, tile, p->ws);
-        put_scales(j->w, j->w->biases, row, n, b, n_units, tile, p->wb);
     }
 }
 
 /* ---- products -------------------------------------------------------------------------------------------- */
 
-/* A group of tokens against a block. */
-typedef struct group {
-    const int8_t *x[TOKENS];
-    const float *xs[TOKENS], *xi[TOKENS];
-    alignas(64) rows lane[SWL_LANES][TOKENS]; /* of the block, in its order */
-} group;
+typedef int32_t __attribute__((may_alias, aligned(1))) any_i32;
 
-INLINE __m512i four_bytes(const int8_t *p)
+/* acc + four codes of each row times the four activations at x. Compilers would broadcast by an instruction of its own. */
+INLINE __m512i dot4(__m512i acc, __m512i w, const int8_t *x)
 {
-    int32_t v;
-
-    __builtin_memcpy(&v, p, 4);
-    return _mm512_set1_epi32(v);
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const any_i32 *)x));
+    return acc;
 }
 
-/* One unit of n_tok tokens (a constant) added to the lanes at `to`, or put there if it is the lane's first. */
-INLINE void add_unit(const panel *p, const block *b, group *g, int32_t u, bool first, rows *to, int n_tok, int unit)
+/* A unit's codes, four columns to a register. */
+INLINE void load_unit(__m512i *w, const uint8_t *codes, int bits, int unit)
 {
-    const uint8_t *codes = p->codes + (int64_t)u * unit * ROWS;
-    int32_t of_row = b->unit[u], col = of_row * unit;
-    __m512i acc[TOKENS][TILES];
-    int i, t, k;
+    const __m512i nibble = _mm512_set1_epi8(15);
+    int i;
 
+    if (bits == 4)
 #pragma GCC unroll 8
-    for (t = 0; t < n_tok; t++)
-        acc[t][0] = acc[t][1] = _mm512_setzero_si512();
-#pragma GCC unroll 16
-    for (i = 0; i < unit / 4; i++, codes += 128) {
-        __m512i w0 = _mm512_load_si512(codes), w1 = _mm512_load_si512(codes + 64);
+        for (i = 0; i < unit / 8; i++) {
+            __m512i v = _mm512_load_si512(codes + 64 * i);
 
-#pragma GCC unroll 8
-        for (t = 0; t < n_tok; t++) {
-            __m512i x = four_bytes(g->x[t] + col + 4 * i);
-
-            acc[t][0] = _mm512_dpbusd_epi32(acc[t][0], w0, x);
-            acc[t][1] = _mm512_dpbusd_epi32(acc[t][1], w1, x);
+            w[2 * i] = _mm512_and_si512(v, nibble);
+            w[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble);
         }
-    }
-    __asm__ volatile("" ::: "memory"); /* so that the compiler does not keep lanes in registers that the sums need */
-#pragma GCC unroll 2
-    for (k = 0; k < TILES; k++) {
-        __m512 ws = _mm512_load_ps(p->ws[u][k]), wb = _mm512_load_ps(p->wb[u][k]);
-
-#pragma GCC unroll 8
-        for (t = 0; t < n_tok; t++) {
-            __m512 l = first ? _mm512_setzero_ps() : _mm512_load_ps(to[t][k]);
-
-            l = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[t][k]), _mm512_mul_ps(ws, _mm512_set1_ps(g->xs[t][of_row])), l);
-            _mm512_store_ps(to[t][k], _mm512_fmadd_ps(wb, _mm512_set1_ps(g->xi[t][of_row]), l));
-        }
-    }
-}
-
-INLINE void multiply(const panel *p, const block *b, group *g, int n_tok, int unit)
-{
-    int32_t lane, u = 0, i;
-
-    for (lane = 0; lane < b->n_lanes; lane++) {
-        if (b->count[lane])
-            add_unit(p, b, g, u, true, g->lane[lane], n_tok, unit);
-        for (i = 1; i < b->count[lane]; i++)
-            add_unit(p, b, g, u + i, false, g->lane[lane], n_tok, unit);
-        u += b->count[lane];
-    }
-}
-
-INLINE void multiply_tokens(const panel *p, const block *b, group *g, int32_t n, int unit)
-{
-    switch (n) {
-    case 1:
-        multiply(p, b, g, 1, unit);
-        break;
-    case 2:
-        multiply(p, b, g, 2, unit);
-        break;
-    case 3:
-        multiply(p, b, g, 3, unit);
-        break;
-    case 4:
-        multiply(p, b, g, 4, unit);
-        break;
-    case 5:
-        multiply(p, b, g, 5, unit);
-        break;
-    case 6:
-        multiply(p, b, g, 6, unit);
-        break;
-    case 7:
-        multiply(p, b, g, 7, unit);
-        break;
-    default:
-        multiply(p, b, g, 8, unit);
-    }
-}
-
-static void multiply_group(const panel *p, const block *b, group *g, int32_t n, int unit)
-{
-    if (unit == 64)
-        multiply_tokens(p, b, g, n, 64);
-    else if (unit == 32)
-        multiply_tokens(p, b, g, n, 32);
     else
-        multiply_tokens(p, b, g, n, 16);
+#pragma GCC unroll 16
+        for (i = 0; i < unit / 4; i++) {
+            w[i] = _mm512_load_si512(codes + 64 * i);
+            __asm__("" : "+v"(w[i])); /* in a register: the compiler would rather load it for each token */
+        }
+}
+
+/* One unit of n tokens (a constant) from t on: into their lanes, and finished branches together. */
+INLINE void add_unit(tokens *k, const place *p, int32_t t, const __m512i *w, __m512 ws, __m512 wb, int n, int unit)
+{
+    const int8_t *x = k->x + ((int64_t)p->unit * k->n + t) * unit;
+    const float *xs = k->xs + p->unit * k->stride + t, *xi = k->xi + p->unit * k->stride + t;
+    float *top = k->stack[p->at][t];
+    __m512i acc[4];
+    __m512 lane[4];
+    int32_t m;
+    int i, j;
+
+    __asm__("" : "+r"(x), "+r"(xs), "+r"(xi), "+r"(top)); /* short addresses: one base each, small offsets */
+#pragma GCC unroll 4
+    for (j = 0; j < n; j++)
+        acc[j] = _mm512_setzero_si512();
+#pragma GCC unroll 16
+    for (i = 0; i < unit / 4; i++)
+#pragma GCC unroll 4
+        for (j = 0; j < n; j++)
+            acc[j] = dot4(acc[j], w[i], x + unit * j + 4 * i);
+#pragma GCC unroll 4
+    for (j = 0; j < n; j++) {
+        lane[j] = p->goes_on ? _mm512_load_ps(top + j * ROWS) : _mm512_setzero_ps();
+        lane[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[j]), _mm512_mul_ps(ws, _mm512_set1_ps(xs[j])), lane[j]);
+        lane[j] = _mm512_fmadd_ps(wb, _mm512_set1_ps(xi[j]), lane[j]);
+    }
+    for (m = 0; m < p->merges; m++) {
+        top -= TOKENS * ROWS;
+#pragma GCC unroll 4
+        for (j = 0; j < n; j++)
+            lane[j] = _mm512_add_ps(_mm512_load_ps(top + j * ROWS), lane[j]);
+    }
+#pragma GCC unroll 4
+    for (j = 0; j < n; j++)
+        _mm512_store_ps(top + j * ROWS, lane[j]);
+}
+
+INLINE void add_unit_to_all(tokens *k, const tile *s, const place *p, const uint8_t *codes, int bits, int unit)
+{
+    int32_t scale = p->unit * unit / s->w->group, t;
+    __m512 ws = _mm512_load_ps(s->ws[scale]), wb = _mm512_load_ps(s->wb[scale]);
+    __m512i w[16];
+
+    load_unit(w, codes, bits, unit);
+    for (t = 0; t + 4 <= k->n; t += 4)
+        add_unit(k, p, t, w, ws, wb, 4, unit);
+    if (k->n - t == 3)
+        add_unit(k, p, t, w, ws, wb, 3, unit);
+    else if (k->n - t == 2)
+        add_unit(k, p, t, w, ws, wb, 2, unit);
+    else if (k->n - t == 1)
+        add_unit(k, p, t, w, ws, wb, 1, unit);
+}
+
+INLINE void add_step(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, int bits, int unit)
+{
+    int32_t i;
+
+    for (i = 0; i < n; i++, codes += unit * ROWS * (bits == 4 ? 4 : 8) / 8)
+        add_unit_to_all(k, s, p + i, codes, bits, unit);
+}
+
+static void add_step_any(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, int unit)
+{
+    if (s->w->type == SWL_W_A4) {
+        if (unit == 64)
+            add_step(k, s, p, n, codes, 4, 64);
+        else if (unit == 32)
+            add_step(k, s, p, n, codes, 4, 32);
+        else
+            add_step(k, s, p, n, codes, 4, 16);
+    } else if (unit == 64) {
+        add_step(k, s, p, n, codes, 8, 64);
+    } else if (unit == 32) {
+        add_step(k, s, p, n, codes, 8, 32);
+    } else {
+        add_step(k, s, p, n, codes, 8, 16);
+    }
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------------------- */
+
+/* A shuffle of bytes: of eight the even ones first. */
+INLINE __m512i in_eights(void)
+{
+    return _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+}
+
+/* One token's activations, unit by unit. */
+INLINE void load_x(tokens *k, const int8_t *q, int32_t t, int32_t n_units, int bits, int unit)
+{
+    int32_t u;
+
+    for (u = 0; u < n_units; u++, q += unit) {
+        int8_t *to = k->x + ((int64_t)u * k->n + t) * unit;
+
+        if (unit == 64) {
+            __m512i v = _mm512_loadu_si512(q);
+
+            _mm512_storeu_si512(to, bits == 4 ? _mm512_shuffle_epi8(v, in_eights()) : v);
+        } else if (unit == 32) {
+            __m256i v = _mm256_loadu_si256((const void *)q);
+
+            _mm256_storeu_si256((void *)to, bits == 4 ? _mm256_shuffle_epi8(v, _mm512_castsi512_si256(in_eights())) : v);
+        } else {
+            __m128i v = _mm_loadu_si128((const void *)q);
+
+            _mm_storeu_si128((void *)to, bits == 4 ? _mm_shuffle_epi8(v, _mm512_castsi512_si128(in_eights())) : v);
+        }
+    }
+}
+
+INLINE void load_act_scales(tokens *k, const swl_act *a, const int32_t *tok, int32_t t0, int32_t n_units, int unit)
+{
+    int32_t t, u, i;
+
+    for (t = 0; t < k->n; t += 16)
+        for (u = 0; u < n_units; u += 16) {
+            __m512i s[16], x[16];
+            __m512 xi;
+
+#pragma GCC unroll 1
+            for (i = 0; i < 16; i++) {
+                int32_t at = t0 + min_i32(t + i, k->n - 1);
+
+                s[i] = _mm512_castps_si512(act_units(a, tok ? tok[at] : at, unit, u, min_i32(16, n_units - u), &xi));
+                x[i] = _mm512_castps_si512(xi);
+            }
+            transpose(s);
+            transpose(x);
+            for (i = 0; i < 16 && u + i < n_units; i++) {
+                _mm512_store_si512(k->xs + (u + i) * k->stride + t, s[i]);
+                _mm512_store_si512(k->xi + (u + i) * k->stride + t, x[i]);
+            }
+        }
+}
+
+INLINE void load_tokens_of(tokens *k, const swl_act *a, const int32_t *tok, int32_t t0, int32_t n_units, bool four,
+                           int unit)
+{
+    int32_t t;
+
+    for (t = 0; t < k->n; t++) {
+        const int8_t *q = a->q + (tok ? tok[t0 + t] : t0 + t) * a->ldq;
+
+        if (four)
+            load_x(k, q, t, n_units, 4, unit);
+        else
+            load_x(k, q, t, n_units, 8, unit);
+    }
+    load_act_scales(k, a, tok, t0, n_units, unit);
+}
+
+static void load_tokens(tokens *k, const swl_act *a, const int32_t *tok, int32_t t0, int32_t n, int32_t n_units,
+                        bool four, int unit)
+{
+    k->n = n;
+    k->stride = (n + 15) / 16 * 16;
+    if (unit == 64)
+        load_tokens_of(k, a, tok, t0, n_units, four, 64);
+    else if (unit == 32)
+        load_tokens_of(k, a, tok, t0, n_units, four, 32);
+    else
+        load_tokens_of(k, a, tok, t0, n_units, four, 16);
 }
 
 /* ---- loops ----------------------------------------------------------------------------------------------- */
 
-INLINE void load_scales_of(const swl_act *a, int64_t row, int32_t n_units, int unit, float *xs, float *xi)
+/* Asks for part `i` of `n` of the next tile's codes. A tile is read sixteen rows at a time, which no processor guesses. */
+static void prefetch(const uint8_t *next, int64_t n_bytes, int32_t i, int32_t n)
 {
-    __m512 v;
-    int32_t u;
+    int64_t at;
 
-    for (u = 0; u + SWL_LANES <= n_units; u += SWL_LANES) {
-        _mm512_store_ps(xs + u, act_units(a, row, unit, u, SWL_LANES, &v));
-        _mm512_store_ps(xi + u, v);
-    }
-    if (u < n_units) {
-        _mm512_store_ps(xs + u, act_units(a, row, unit, u, n_units - u, &v));
-        _mm512_store_ps(xi + u, v);
-    }
+    for (at = n_bytes * i / n; at < n_bytes * (i + 1) / n; at += 64)
+        _mm_prefetch((const char *)next + at, _MM_HINT_T1);
 }
 
-/* Tokens [t0, t0 + n) to the first n places of s. */
-static void load_act_scales(scales *s, const swl_act *a, const int32_t *tok, int32_t t0, int32_t n, int32_t n_units,
-                            int unit)
+static void run_tile(tile *s, tokens *k, const order *o, int unit, float *out, int64_t ldo)
 {
-    int32_t t;
+    const uint8_t *next = s->w->data + (s->row + ROWS) * s->row_bytes;
+    int32_t step = (s->w->type == SWL_W_A4 ? 128 : 64) / unit, u, n, t, n_scales = s->w->cols / s->w->group;
+    alignas(64) uint8_t codes[STEP_BYTES];
 
-    for (t = 0; t < n; t++) {
-        int64_t row = tok ? tok[t0 + t] : t0 + t;
-        float *xs = s->xs + t * s->stride, *xi = s->xi + t * s->stride;
-
-        if (unit == 64)
-            load_scales_of(a, row, n_units, 64, xs, xi);
-        else if (unit == 32)
-            load_scales_of(a, row, n_units, 32, xs, xi);
-        else
-            load_scales_of(a, row, n_units, 16, xs, xi);
+    unpack_scales(s, s->w->scales, n_scales, s->ws);
+    unpack_scales(s, s->w->biases, n_scales, s->wb);
+    for (u = 0; u < o->n_units; u += n) {
+        n = min_i32(step, o->n_units - u);
+        prefetch(next, s->n_next * s->row_bytes, u / step, (o->n_units + step - 1) / step);
+        unpack(s, o->place + u, n, codes, unit);
+        add_step_any(k, s, o->place + u, n, codes, unit);
     }
-}
+    for (t = 0; t < k->n; t++) {
+        __m512 v = _mm512_load_ps(k->stack[0][t]);
 
-/* The lines that the next group needs are asked for: units come in an order that no hardware guesses. So are those of
- * the output, which are written once and far apart. */
-static void load_group(group *g, const job *j, const block *b, int32_t t0, int32_t n, int32_t n_next, int32_t n_units,
-                       int unit)
-{
-    int32_t t, u;
-
-    if (!j->s->all)
-        load_act_scales(j->s, j->a, j->tok, t0, n, n_units, unit);
-    for (t = 0; t < n; t++) {
-        int64_t row = j->tok ? j->tok[t0 + t] : t0 + t, at = (j->s->all ? t0 + t : t) * j->s->stride;
-
-        g->x[t] = j->a->q + row * j->a->ldq;
-        g->xs[t] = j->s->xs + at;
-        g->xi[t] = j->s->xi + at;
-        _mm_prefetch((const char *)(j->out + (t0 + t) * j->ldo), _MM_HINT_T0);
-        _mm_prefetch((const char *)(j->out + (t0 + t) * j->ldo + 16), _MM_HINT_T0);
-    }
-    for (t = t0 + n; t < t0 + n + n_next; t++) {
-        const int8_t *x = j->a->q + (j->tok ? j->tok[t] : t) * j->a->ldq;
-
-        for (u = 0; u < b->n_units; u++)
-            _mm_prefetch((const char *)x + b->unit[u] * unit, _MM_HINT_T1);
-    }
-}
-
-/* The sum of a branch of n lanes for one token and tile; stride 2: of every second one. */
-INLINE __m512 fold_lanes(const group *g, int32_t t, int32_t k, int n, int stride)
-{
-    __m512 v[SWL_LANES];
-    int i;
-
-#pragma GCC unroll 16
-    for (i = 0; i < n; i++)
-        v[i] = _mm512_load_ps(g->lane[i * stride][t][k]);
-#pragma GCC unroll 4
-    for (; n > 1; n /= 2)
-#pragma GCC unroll 8
-        for (i = 0; i < n / 2; i++)
-            v[i] = _mm512_add_ps(v[2 * i], v[2 * i + 1]);
-    return v[0];
-}
-
-/* Rows of up to eight units leave lanes 8 to 15 at zero. Adding zero to each of the others only matters if all are -0,
- * and then one addition at the end does the same. */
-INLINE __m512 fold_block(const group *g, const block *b, int32_t t, int32_t k)
-{
-    if (b->n_lanes == SWL_LANES && b->n_units <= 8)
-        return _mm512_add_ps(fold_lanes(g, t, k, 8, 2), _mm512_setzero_ps());
-    switch (b->n_lanes) {
-    case 16:
-        return fold_lanes(g, t, k, 16, 1);
-    case 8:
-        return fold_lanes(g, t, k, 8, 1);
-    case 4:
-        return fold_lanes(g, t, k, 4, 1);
-    case 2:
-        return fold_lanes(g, t, k, 2, 1);
-    default:
-        return _mm512_load_ps(g->lane[0][t][k]);
-    }
-}
-
-/*
- * Folds the block's lanes and adds the branch to those that wait: after `done` lanes a branch of 2^i waits if bit i of
- * done is set. The last block's sum is the result. The largest branch, of eight lanes, waits in the output, smaller
- * ones in `held`, of this token.
- */
-INLINE void finish_token(const group *g, const job *j, const block *b, int32_t t, float *out, rows *held)
-{
-    int32_t k, size, i;
-
-    for (k = 0; k < TILES && 16 * k < j->n_rows; k++) {
-        __mmask16 m = low16(j->n_rows - 16 * k);
-        __m512 v = fold_block(g, b, t, k);
-
-        for (size = b->n_lanes, i = 0; b->lane0 & size; size *= 2, i++)
-            v = _mm512_add_ps(size < 8 ? _mm512_load_ps(held[i][k]) : _mm512_maskz_loadu_ps(m, out + 16 * k), v);
-        if (size >= 8)
-            _mm512_mask_storeu_ps(out + 16 * k, m, v);
-        else
-            _mm512_store_ps(held[i][k], v);
-    }
-}
-
-/* Groups of equal size as far as possible: a group of eight costs little more than a group of five. */
-static void block_tokens(const panel *p, const job *j, const block *b, int32_t t0, int32_t n, int32_t n_units, int unit,
-                         rows *held, int32_t n_held)
-{
-    int32_t n_groups = (n + TOKENS - 1) / TOKENS, i, k, t, end;
-    group g;
-
-    for (i = 0; i < b->n_lanes; i++)
-        for (t = 0; t < TOKENS && !b->count[i]; t++)
-            for (k = 0; k < TILES; k++)
-                _mm512_store_ps(g.lane[i][t][k], _mm512_setzero_ps());
-    for (i = 0, t = 0; i < n_groups; i++) {
-        end = n * (i + 1) / n_groups;
-        load_group(&g, j, b, t0 + t, end - t, min_i32(n - end, TOKENS), n_units, unit);
-        multiply_group(p, b, &g, end - t, unit);
-        for (k = 0; t < end; t++, k++)
-            finish_token(&g, j, b, k, j->out + (t0 + t) * j->ldo, held + t * n_held);
-    }
-}
-
-/* How many lanes a block may have (a power of two) so that it fits the panel; 0: not even one does. */
-static int32_t block_lanes(int32_t n_units, int unit)
-{
-    int32_t turns = (n_units + SWL_LANES - 1) / SWL_LANES, k;
-
-    for (k = turns <= TURNS ? SWL_LANES : 0; k; k /= 2)
-        if (min_i32(turns * k, n_units) <= PANEL_UNITS && min_i32(turns * k, n_units) * unit * ROWS <= PANEL_BYTES)
-            break;
-    return k;
-}
-
-static void tile_rows(const job *j, int32_t n_tok, int32_t n_lanes, int unit)
-{
-    alignas(64) rows held[HELD];
-    panel p;
-    block b;
-    int32_t n_units = j->w->cols / unit, n_held = 0, pass, t, n, lane;
-
-    while (n_lanes << n_held < 8)
-        n_held++;
-    pass = n_held ? HELD / n_held : n_tok;
-    for (t = 0; t < n_tok; t += n) {
-        n = min_i32(pass, n_tok - t);
-        for (lane = 0; lane < SWL_LANES; lane += n_lanes) {
-            plan_block(&b, lane, n_lanes, n_units);
-            make_panel(&p, j, &b, n_units);
-            block_tokens(&p, j, &b, t, n, n_units, unit, held, n_held);
-        }
+        if (o->odd)
+            v = _mm512_add_ps(v, _mm512_load_ps(k->stack[DEPTH][t]));
+        if (o->n_units < SWL_LANES) /* lanes that were left out are zero: that matters only if all others are -0 */
+            v = _mm512_add_ps(v, _mm512_setzero_ps());
+        _mm512_mask_storeu_ps(out + t * ldo, low16(s->n_rows), v);
     }
 }
 
 bool swl_matmul_tile_fits_avx512(const swl_matrix *w)
 {
-    int unit = w->group < 64 ? w->group : 64;
-
-    return block_lanes(w->cols / unit, unit) > 0;
+    return w->cols / (w->group < 64 ? w->group : 64) <= UNITS_MAX;
 }
 
 void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
     int unit = w->group < 64 ? w->group : 64;
-    int32_t n_units = w->cols / unit, n_lanes = block_lanes(n_units, unit), r;
-    scales s;
-    job j = {w, &s, row0, 0, a, tok, out, ldo};
+    int32_t n_units = w->cols / unit, block = min_i32(SCALES / n_units / 16 * 16, TOKENS), r, t, n;
+    tile s;
+    order o;
+    tokens k;
 
-    s.stride = (n_units + SWL_LANES - 1) / SWL_LANES * SWL_LANES;
-    s.all = n_tok * s.stride <= SCALES;
-    if (s.all)
-        load_act_scales(&s, a, tok, 0, n_tok, n_units, unit);
-    for (r = 0; r < n_rows; r += ROWS) {
-        j.row = row0 + r;
-        j.n_rows = min_i32(ROWS, n_rows - r);
-        j.out = out + r;
-        tile_rows(&j, n_tok, n_lanes, unit);
+    s.w = w;
+    s.row_bytes = swl_matrix_row_bytes(w);
+    prefetch(w->data + row0 * s.row_bytes, min_i32(ROWS, n_rows) * s.row_bytes, 0, 1);
+    place_units(&o, n_units);
+    for (t = 0; t < n_tok; t += n) {
+        n = min_i32(block, n_tok - t);
+        load_tokens(&k, a, tok, t, n, n_units, w->type == SWL_W_A4, unit);
+        for (r = 0; r < n_rows; r += ROWS) {
+            s.row = row0 + r;
+            s.n_rows = min_i32(ROWS, n_rows - r);
+            s.n_next = min_i32(ROWS, n_rows - r - s.n_rows);
+            run_tile(&s, &k, &o, unit, out + t * ldo + r, ldo);
+        }
     }
 }

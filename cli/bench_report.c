@@ -341,8 +341,21 @@ static void md_rates(const json_t *rows)
     }
 }
 
+/* A figure that may be missing: "-". */
+static const char *cell(char dst[24], const json_t *o, const char *key, double factor, int digits, const char *unit)
+{
+    const json_t *value = json_object_get(o, key);
+
+    if (json_is_number(value))
+        snprintf(dst, 24, "%.*f%s", digits, factor * json_number_value(value), unit);
+    else
+        snprintf(dst, 24, "-");
+    return dst;
+}
+
 static void md_experts(const bench_setup *b, const json_t *rows)
 {
+    char first[24], hits[24], drive[24];
     json_t *o;
     size_t i;
 
@@ -353,11 +366,11 @@ static void md_experts(const bench_setup *b, const json_t *rows)
                "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
     json_array_foreach(rows, i, o)
     {
-        out_printf("| %s %.0f | %.0f | %.0f | %.2f | %.2f | %.1f%% | %.3f | %.2f | %.0f%% | %.2f | %.1f |\n",
+        out_printf("| %s %.0f | %.0f | %.0f | %s | %.2f | %s | %.3f | %.2f | %s | %.2f | %.1f |\n",
                    json_string_value(json_object_get(o, "test")), number(o, "tokens"), number(o, "depth"),
-                   number(o, "batch"), number(o, "first_token_seconds"), number(o, "time_against_batch_1"),
-                   100 * number(o, "expert_hit_rate"), 1e-9 * number(o, "read_bytes_per_token"),
-                   1e-9 * number(o, "read_bytes_per_second"), 100 * number(o, "drive_fraction"),
+                   number(o, "batch"), cell(first, o, "first_token_seconds", 1, 2, ""), number(o, "time_against_batch_1"),
+                   cell(hits, o, "expert_hit_rate", 100, 1, "%"), 1e-9 * number(o, "read_bytes_per_token"),
+                   1e-9 * number(o, "read_bytes_per_second"), cell(drive, o, "drive_fraction", 100, 0, "%"),
                    number(o, "waiting_ms_per_pass"), number(o, "page_faults_per_token"));
     }
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "commands.h"
 #include "engine.h"
@@ -131,13 +132,19 @@ static void print_sums(const sums *s, bool exact, bool json)
     out_json(o);
 }
 
-static swl_status open_both(evaluation *v, const arguments *a, swl_error *err)
+/* FILE MODEL, or the other way round, as other commands have it: a model is a directory. */
+static swl_status open_both(evaluation *v, const arguments *a, const char **file, swl_error *err)
 {
     arguments exact = *a, plain = *a;
+    const char *last = a->operands[a->n_operands - 1];
+    struct stat sb;
+    bool model_first = a->n_operands == 2 && !stat(a->operands[0], &sb) && S_ISDIR(sb.st_mode) &&
+                       !(!stat(last, &sb) && S_ISDIR(sb.st_mode));
     swl_status st;
 
-    plain.operands++; /* the model is the second operand */
-    plain.n_operands--;
+    *file = model_first ? last : a->operands[0];
+    plain.operands += !model_first;
+    plain.n_operands = a->n_operands - 1;
     exact = plain;
     exact.values[OPT_EXACT].on = true;
     st = engine_open_session(&v->run, &plain, true, err);
@@ -159,14 +166,15 @@ swl_status run_eval(const arguments *a, swl_error *err)
     size_t n_bytes = 0;
     int32_t *ids = NULL;
     int64_t n = 0;
-    swl_status st = open_both(&v, a, err);
+    const char *file;
+    swl_status st = open_both(&v, a, &file, err);
 
     if (!st)
-        st = input_text(a->operands[0], &text, &n_bytes, err);
+        st = input_text(file, &text, &n_bytes, err);
     if (!st)
         st = swl_tokenizer_encode(v.run.tokenizer, text, n_bytes, SWL_ENCODE_PLAIN, &ids, &n, err);
     if (!st && n < 2)
-        st = fail(err, SWL_E_ARG, "%s has %lld tokens, expected at least 2", a->operands[0], (long long)n);
+        st = fail(err, SWL_E_ARG, "%s has %lld tokens, expected at least 2", file, (long long)n);
     if (!st)
         st = eval_ids(&v, ids, n, err);
     if (!st)

@@ -24,7 +24,7 @@ const command commands[CMD_COUNT] = {
                     "compare a model with the outputs of a reference, layer by layer",
                     {"verify model.qpack reference.safetensors --exact",
                      "verify model.qpack reference.safetensors --tolerance 0.01 --json"}, run_verify},
-    [CMD_EVAL] = {"eval", NULL, "FILE MODEL", 2, 2, "perplexity of a text file",
+    [CMD_EVAL] = {"eval", NULL, "FILE MODEL", 2, 2, "perplexity of a text file (in either order)",
                   {"eval story.txt models/demo.qpack", "eval story.txt models/demo.qpack --against-exact --json"}, run_eval},
     [CMD_LS] = {"ls", NULL, "", 0, 0, "installed models", {"ls", "ls --json"}, run_ls},
     [CMD_INFO] = {"info", NULL, "MODEL", 1, 1, "figures of a model, or of the shapes of a known one",

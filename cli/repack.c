@@ -50,6 +50,21 @@ static swl_status options_from(swl_repack_options *o, const arguments *a, swl_er
     return SWL_OK;
 }
 
+/* Bits and groups that were asked for, of a source that has its own. */
+static void note_quantised(const arguments *a, const char *source)
+{
+    bool asked = a->values[OPT_BITS].origin > FROM_BUILTIN || a->values[OPT_GROUP].origin > FROM_BUILTIN;
+    char path[4096];
+    json_t *config;
+
+    if (!asked || opt_on(a, OPT_QUIET) || snprintf(path, sizeof path, "%s/config.json", source) >= (int)sizeof path)
+        return;
+    config = json_load_file(path, 0, NULL);
+    if (json_is_object(json_object_get(config, "quantization")))
+        note("--bits and --group have no effect: %s is quantised already, and its weights are kept as they are", source);
+    json_decref(config);
+}
+
 static void done(const arguments *a, const swl_repack_options *o, double seconds)
 {
     json_t *root;
@@ -74,6 +89,7 @@ swl_status run_repack(const arguments *a, swl_error *err)
     if (st)
         return st;
     o.arg = &p;
+    note_quantised(a, o.source);
     interrupt_stoppable(true);
     st = swl_repack(&o, err);
     interrupt_stoppable(false);

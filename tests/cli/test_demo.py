@@ -159,6 +159,26 @@ class Dump(unittest.TestCase):
         self.assertEqual(run("dump-tensor", MODEL, "model.layers.0.mlp.experts.99.up_proj", "/tmp/never").returncode, 3)
 
 
+class Evaluation(unittest.TestCase):
+    def test_file_and_model_come_in_either_order(self):
+        with tempfile.NamedTemporaryFile(suffix=".txt") as f:
+            f.write(b"Once upon a time there was a fox.")
+            f.flush()
+            self.assertEqual(rows("eval", f.name, MODEL), rows("eval", MODEL, f.name))
+            self.assertEqual(rows("eval", f.name, "-m", MODEL), rows("eval", MODEL, f.name))
+
+
+class Conversion(unittest.TestCase):
+    def test_bits_of_a_quantised_source_are_said_to_have_no_effect(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for case, more, noted in [("q35moe-a-mlx4", ["--bits", "8"], True), ("q35moe-a-mlx4", [], False),
+                                      ("q35moe-a", ["--bits", "8"], False)]:
+                out = os.path.join(folder, "%s%d.qpack" % (case, len(more)))
+                p = run("repack", os.path.join(ROOT, "tests", "oracle", "cases", case), "--output", out, *more)
+                self.assertEqual(p.returncode, 0, p.stderr)
+                self.assertEqual(b"have no effect" in p.stderr, noted, (case, more))
+
+
 class Shapes(unittest.TestCase):
     def test_budgets_of_known_models_without_having_them(self):
         for name, layers, experts, used, vocabulary in [("qwen3-next-80b", 48, 512, 10, 151936), ("qwen3.5-397b", 60, 512, 10, 248320),

@@ -24,8 +24,8 @@ typedef struct fixture {
     swl_engine *engine;
 } fixture;
 
-/* template_path, session_dir: NULL for the model's own and for none. */
-static inline fixture fixture_open_with(int32_t n_sessions, int32_t chunk, const swl_engine_options *more)
+/* chunk, ctx 0: as the model has it. more: of the engine; NULL for none. */
+static inline fixture fixture_open_ctx(int32_t n_sessions, int32_t chunk, int32_t ctx, const swl_engine_options *more)
 {
     swl_model_options mo;
     swl_engine_options eo;
@@ -37,6 +37,7 @@ static inline fixture fixture_open_with(int32_t n_sessions, int32_t chunk, const
     mo.n_threads = 1;
     mo.n_sessions = n_sessions;
     mo.chunk_tokens = chunk;
+    mo.ctx_tokens = ctx;
     mo.memory_bytes = UINT64_C(1) << 30;
     if (swl_model_open(&f.model, &mo, &err))
         fail_msg("%s", err.message);
@@ -52,9 +53,14 @@ static inline fixture fixture_open_with(int32_t n_sessions, int32_t chunk, const
     return f;
 }
 
+static inline fixture fixture_open_with(int32_t n_sessions, int32_t chunk, const swl_engine_options *more)
+{
+    return fixture_open_ctx(n_sessions, chunk, 0, more);
+}
+
 static inline fixture fixture_open(int32_t n_sessions)
 {
-    return fixture_open_with(n_sessions, 0, NULL);
+    return fixture_open_ctx(n_sessions, 0, 0, NULL);
 }
 
 static inline void fixture_close(fixture *f)

@@ -8,6 +8,22 @@
 
 #include "base/file.h"
 
+static fixture cold; /* answers without a past */
+
+static int set_up(void **state)
+{
+    (void)state;
+    cold = fixture_open(1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fixture_close(&cold);
+    return 0;
+}
+
 static void an_answer_comes_as_events(void **state)
 {
     fixture f = fixture_open(1);
@@ -29,7 +45,7 @@ static void an_answer_comes_as_events(void **state)
     swl_sbuf_putc(&r.events, 0);
     assert_memory_equal(r.events.p, "SPK", 3);
     assert_int_equal(r.events.p[r.events.n - 2], 'F');
-    printf("%s\n", result_text(&r));
+    assert_string_equal(result_text(&r), "Hello! How can I help you today?");
     result_deinit(&r);
     fixture_close(&f);
 }
@@ -78,8 +94,11 @@ static void ask_list(const fixture *f, result *r, const json_t *list, swl_reques
 /* What a run that never saw anything makes of the very tokens that the engine ran. */
 static void assert_cold_run_agrees(result *r, swl_request_options o)
 {
-    fixture cold = fixture_open(1);
+    swl_slot *slot = &cold.engine->slots[0];
     result c = {0};
+
+    swl_session_reset(slot->session); /* as new */
+    assert_int_equal(swl_slot_follow(cold.engine, slot, NULL), SWL_OK);
 
     o.messages = o.tools = o.template_vars = NULL;
     o.think = SWL_THINK_DEFAULT;
@@ -89,7 +108,6 @@ static void assert_cold_run_agrees(result *r, swl_request_options o)
     assert_int_equal(c.usage.n_cached, 0);
     assert_same_answer(r, &c);
     result_deinit(&c);
-    fixture_close(&cold);
 }
 
 /* Position of the last <|im_end|> of an answer in the prompt: what comes from there on is new. So is the last token of an
@@ -320,6 +338,77 @@ static void a_side_request_leaves_the_conversation_alone(void **state)
     fixture_close(&f);
 }
 
+/* A long prompt and an answer that is being given share the passes: the prompt in small parts, the answer between them. */
+static void a_long_prompt_lets_others_talk(void **state)
+{
+    enum { LONG = 1100 };
+    fixture f = fixture_open(2);
+    swl_request_options o, p;
+    result talk = {0}, read = {0}, alone = {0};
+    int32_t *ids = calloc(LONG, sizeof *ids), before = -1;
+    bool busy = true;
+
+    (void)state;
+    for (int i = 0; i < LONG; i++)
+        ids[i] = 300 + i * 7 % 2000;
+    o = ask_options("[{\"role\":\"user\",\"content\":\"Tell me a story about a dog.\"}]");
+    o.n_max = 30;
+    o.ignore_stop = true;
+    submit(&f, &talk, o);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(swl_engine_step(f.engine, &busy, NULL), SWL_OK);
+    p = ask_options(NULL);
+    p.ids = ids;
+    p.n_ids = LONG;
+    p.n_max = 5;
+    p.ignore_stop = true;
+    submit(&f, &read, p);
+    while (busy) {
+        before = !read.n_tokens ? talk.n_tokens : before;
+        assert_int_equal(swl_engine_step(f.engine, &busy, NULL), SWL_OK);
+    }
+    assert_int_equal(read.n_progress, (LONG + SWL_SHARE_TOKENS - 1) / SWL_SHARE_TOKENS);
+    assert_true(before >= read.n_progress); /* a token for each part */
+    assert_cold_run_agrees(&talk, o);
+    o = p;
+    o.prompt_logprobs = true; /* computed anew, in other parts */
+    ask(&f, &alone, o);
+    assert_same_answer(&read, &alone);
+    result_deinit(&talk);
+    result_deinit(&read);
+    result_deinit(&alone);
+    free(ids);
+    fixture_close(&f);
+}
+
+/* Two long prompts take turns; neither waits for the other's end. */
+static void prompts_take_turns(void **state)
+{
+    enum { LONG = 1000 };
+    fixture f = fixture_open_with(2, 128, NULL);
+    int32_t *ids = calloc(LONG, sizeof *ids);
+    swl_request_options o = ask_options(NULL);
+    result a = {0}, b = {0};
+    bool busy = true;
+
+    (void)state;
+    o.ids = ids;
+    o.n_ids = LONG;
+    o.n_max = 1;
+    submit(&f, &a, o);
+    ids[0] = 1;
+    submit(&f, &b, o);
+    while (busy) {
+        assert_int_equal(swl_engine_step(f.engine, &busy, NULL), SWL_OK);
+        assert_true(abs(a.n_progress - b.n_progress) <= 1);
+    }
+    assert_true(a.done && b.done);
+    result_deinit(&a);
+    result_deinit(&b);
+    free(ids);
+    fixture_close(&f);
+}
+
 /* ---- cancelling ---- */
 
 static double seconds(void)
@@ -433,6 +522,29 @@ static void cancelling_takes_a_tenth_of_a_second(void **state)
     fixture_close(&f);
 }
 
+/* What was computed of a prompt that was cancelled is there when it comes again. */
+static void a_cancelled_prompt_goes_on_where_it_was(void **state)
+{
+    enum { LONG = 1800, PART = 128, PARTS = 11 };
+    fixture f = fixture_open_with(1, PART, NULL);
+    int32_t *ids = calloc(LONG, sizeof *ids);
+    swl_request_options o = ask_options(NULL);
+    result r = {.stop_after = 1 + PARTS};
+
+    (void)state;
+    o.ids = ids;
+    o.n_ids = LONG;
+    o.n_max = 2;
+    ask(&f, &r, o);
+    assert_int_equal(r.finish, SWL_FINISH_CANCELLED);
+    result_deinit(&r);
+    ask(&f, &r, o);
+    assert_true(r.usage.n_cached >= PARTS * PART - SWL_MARK_AFTER && r.usage.n_cached > 0);
+    result_deinit(&r);
+    free(ids);
+    fixture_close(&f);
+}
+
 static void the_caller_cancels_by_its_answer_to_an_event(void **state)
 {
     fixture f = fixture_open(1);
@@ -455,9 +567,12 @@ int main(void)
         cmocka_unit_test(a_call_comes_back_as_it_was_generated),
         cmocka_unit_test(conversations_do_not_disturb_each_other),
         cmocka_unit_test(a_side_request_leaves_the_conversation_alone),
+        cmocka_unit_test(a_long_prompt_lets_others_talk),
+        cmocka_unit_test(prompts_take_turns),
         cmocka_unit_test(cancelling_takes_a_tenth_of_a_second),
+        cmocka_unit_test(a_cancelled_prompt_goes_on_where_it_was),
         cmocka_unit_test(the_caller_cancels_by_its_answer_to_an_event),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -367,7 +367,7 @@ static void *watch(void *arg)
 
 static void statistics_do_not_wait_for_a_pass(void **state)
 {
-    enum { LONG = 3000 };
+    enum { LONG = 1000 };
     fixture f = fixture_open(1);
     int32_t *ids = calloc(LONG, sizeof *ids);
     swl_request_options o;

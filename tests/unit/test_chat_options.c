@@ -218,7 +218,7 @@ static void the_prompt_alone_can_be_run(void **state)
 
 static void the_context_ends_the_answer(void **state)
 {
-    fixture f = fixture_open(1);
+    fixture f = fixture_open_ctx(1, 0, 100, NULL);
     int32_t ctx = f.model->ctx_tokens, *ids = calloc((size_t)ctx + 1, sizeof *ids);
     swl_request_options o;
     swl_request *q;

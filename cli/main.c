@@ -17,7 +17,7 @@ const command commands[CMD_COUNT] = {
                        "generate models/demo.qpack --chat --temp 0.7 -f question.txt > answer.txt"}, run_generate},
     [CMD_PULL] = {"pull", NULL, "SOURCE", 1, 1, "bring a model from a hub, a mirror or a directory, and convert it if need be",
                   {"pull org/name", "pull https://example.org/models/small/ --local-dir small.qpack --dry-run"}, run_pull},
-    [CMD_REPACK] = {"repack", NULL, "[SOURCE]", 0, 1, "make a .qpack container from an MLX or Hugging Face checkpoint",
+    [CMD_REPACK] = {"repack", NULL, "[SOURCE]", 0, 1, "make a .qpack container from an MLX or Hugging Face checkpoint or a GGUF file",
                     {"repack --source Qwen3.5-35B-A3B-4bit --output Qwen3.5-35B-A3B.qpack",
                      "repack checkpoint --output small.qpack --bits 8"}, run_repack},
     [CMD_VERIFY] = {"verify", NULL, "MODEL REFERENCE.safetensors", 2, 2,

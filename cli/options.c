@@ -185,8 +185,8 @@ const option_row option_rows[OPT_COUNT] = {
     [OPT_YES] = {"yes", 'y', TYPE_SWITCH, GETTING, NULL, "off", NULL, 0, 0, false, C(RM) | C(VERIFY), OPT_COUNT,
                  "do not ask"},
 
-    [OPT_SOURCE] = {"source", 0, TYPE_TEXT, CONVERSION, "DIR", NULL, NULL, 0, 0, false, C(REPACK), OPT_COUNT,
-                    "MLX or Hugging Face checkpoint to read"},
+    [OPT_SOURCE] = {"source", 0, TYPE_TEXT, CONVERSION, "PATH", NULL, NULL, 0, 0, false, C(REPACK), OPT_COUNT,
+                    "what to read: the directory of an MLX or Hugging Face checkpoint, or a GGUF file"},
     [OPT_FROM_HF] = {"from-hf", 0, TYPE_TEXT, CONVERSION, "ORG/NAME", NULL, NULL, 0, 0, false, C(REPACK), OPT_COUNT,
                      "repository to bring over, as pull does"},
     [OPT_FROM_URL] = {"from-url", 0, TYPE_TEXT, CONVERSION, "URL", NULL, NULL, 0, 0, false, C(REPACK), OPT_COUNT,
@@ -197,6 +197,14 @@ const option_row option_rows[OPT_COUNT] = {
                   "bits for each weight of an unquantised source: 4 or 8"},
     [OPT_GROUP] = {"group", 0, TYPE_INT, CONVERSION, "N", "64", NULL, 32, 128, true, PULLING, OPT_COUNT,
                    "weights that share a scale: 32, 64 or 128"},
+    [OPT_RECIPE] = {"recipe", 0, TYPE_CHOICE, CONVERSION, "mixed_2_6|mixed_3_4|mixed_3_6|mixed_4_6", NULL, NULL, 0, 0, true,
+                    C(REPACK), OPT_COUNT,
+                    "instead of --bits: the first number of bits, and the second for the head and for value and down "
+                    "projections of some layers"},
+    [OPT_QUANTISER] = {"quantiser", 0, TYPE_CHOICE, CONVERSION, "search|minmax", "search", NULL, 0, 0, true, C(REPACK),
+                       OPT_COUNT, "scales with the least error, or from the ends of each group's range as MLX does"},
+    [OPT_SCALES] = {"scales", 0, TYPE_CHOICE, CONVERSION, "f16|f32", "f16", NULL, 0, 0, true, C(REPACK), OPT_COUNT,
+                    "of K-quants in GGUF files: rounded to 11 bits, or exact and larger"},
     [OPT_REPLACE] = {"replace", 0, TYPE_SWITCH, CONVERSION, NULL, "off", NULL, 0, 0, false, PULLING, OPT_COUNT,
                      "replace an existing output"},
 

@@ -1,4 +1,6 @@
 /* repack.c: swiftlet repack: a checkpoint becomes a .qpack container. */
+#include <string.h>
+
 #include "commands.h"
 #include "format.h"
 #include "interrupt.h"
@@ -34,13 +36,16 @@ static swl_status options_from(swl_repack_options *o, const arguments *a, swl_er
     o->output = opt_text(a, OPT_OUTPUT);
     o->bits = opt_int(a, OPT_BITS);
     o->group = opt_int(a, OPT_GROUP);
+    o->recipe = opt_text(a, OPT_RECIPE);
+    o->minmax = !strcmp(opt_text(a, OPT_QUANTISER), "minmax");
+    o->exact_scales = !strcmp(opt_text(a, OPT_SCALES), "f32");
     o->replace = opt_on(a, OPT_REPLACE);
     o->on_progress = on_progress;
     if (a->n_operands && a->values[OPT_SOURCE].set)
         return fail(err, SWL_E_ARG, "the source is given twice: %s and --source %s", a->operands[0],
                     opt_text(a, OPT_SOURCE));
     if (!o->source)
-        return fail(err, SWL_E_ARG, "no source: give --source DIR, the checkpoint's directory");
+        return fail(err, SWL_E_ARG, "no source: give --source PATH, a checkpoint's directory or a GGUF file");
     if (!o->output)
         return fail(err, SWL_E_ARG, "no output: give --output NAME.qpack");
     if (o->bits != 4 && o->bits != 8)

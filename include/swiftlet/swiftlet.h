@@ -634,10 +634,13 @@ SWL_API swl_status swl_pull(const swl_pull_options *opt, swl_pull_result *result
 /* ---- conversion ------------------------------------------------------------------------------------------------- */
 
 typedef struct swl_repack_options {
-    const char *source;        /* directory: MLX or Hugging Face checkpoint */
+    const char *source;        /* directory: MLX or Hugging Face checkpoint; or a GGUF file, of a split one any part */
     const char *output;        /* NAME.qpack; must not exist unless replace */
     int32_t bits;              /* for unquantised sources: 4 (default) or 8; router and shared gate always 8 */
     int32_t group;             /* 64 (default), 32, 128 */
+    const char *recipe;        /* for unquantised sources, instead of bits: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6; else NULL */
+    bool minmax;               /* scales from the ends of each group's range, as MLX does, instead of the least error */
+    bool exact_scales;         /* for GGUF: scales that are products in float32 instead of float16 */
     bool replace;
     bool (*on_progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* false: stop; may be NULL */
     void *arg;

@@ -74,6 +74,7 @@ typedef struct swl_checkpoint {
     swl_made_file *made;             /* tokenizer, template, ... of a source that has no such files */
     void *source;                    /* what `dense` reads through, when its tensors are made */
     void (*close_source)(void *source);
+    const char *(*source_file)(void *source, int32_t i); /* the files behind it; NULL past the last */
     struct json_t *sidecar;          /* swiftlet.json of a container; NULL when it has none. For this module only. */
 } swl_checkpoint;
 

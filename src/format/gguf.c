@@ -645,6 +645,11 @@ const swl_gguf_tensor *swl_gguf_find(const swl_gguf *g, const char *name)
     return g->n_tensors ? bsearch(&key, g->tensors, (size_t)g->n_tensors, sizeof key, by_name) : NULL;
 }
 
+int32_t swl_gguf_n_files(const swl_gguf *g)
+{
+    return g->n_files;
+}
+
 const char *swl_gguf_path(const swl_gguf *g, int32_t file)
 {
     return g->files[file].path;

@@ -56,6 +56,7 @@ swl_status swl_gguf_parse(swl_gguf **out, const void *bytes, uint64_t n_bytes, u
 int32_t swl_gguf_count(const swl_gguf *g);
 const swl_gguf_tensor *swl_gguf_at(const swl_gguf *g, int32_t i);          /* sorted by name */
 const swl_gguf_tensor *swl_gguf_find(const swl_gguf *g, const char *name); /* NULL when absent */
+int32_t swl_gguf_n_files(const swl_gguf *g);
 const char *swl_gguf_path(const swl_gguf *g, int32_t file);
 
 /* n bytes from byte `begin` of the tensor. */

@@ -195,6 +195,13 @@ static void close_source(void *arg)
     swl_free(s);
 }
 
+static const char *source_file(void *arg, int32_t i)
+{
+    const source *s = arg;
+
+    return i < swl_st_n_files(s->files) ? swl_st_path(s->files, i) : NULL;
+}
+
 static swl_status replace_set(swl_checkpoint *c, swl_error *err)
 {
     source *s = swl_calloc(1, sizeof *s);
@@ -214,6 +221,7 @@ static swl_status replace_set(swl_checkpoint *c, swl_error *err)
     c->dense = shown;
     c->source = s;
     c->close_source = close_source;
+    c->source_file = source_file;
     return plain_config(c, err);
 }
 

@@ -46,7 +46,7 @@ typedef struct source {
     made *list; /* sorted by name, as the tensors of the set are */
     int32_t n, n_max;
     int64_t n_k, r; /* key heads; value heads per key head */
-    bool tiled;
+    bool tiled, exact_scales;
     int32_t n_layers;
 } source;
 
@@ -233,7 +233,10 @@ static swl_status keep_matrix(source *s, const char *base, made m, swl_error *er
                         m.head_cols, m.form->group);
     n_parts = !m.form ? 1 : swl_wtype_get(m.form->type)->book ? 2 : 3;
     for (m.part = 0; m.part < n_parts && !st; m.part++) {
-        m.dtype = !m.form ? plain : m.part ? m.form->sdtype : SWL_DT_U32;
+        m.dtype = !m.form                                              ? plain
+                  : !m.part                                            ? SWL_DT_U32
+                  : m.form->product && s->exact_scales ? SWL_DT_F32
+                                                                       : m.form->sdtype;
         m.shape[m.n_dims - 1] = !m.form  ? m.cols
                                 : m.part ? m.cols / m.form->group
                                          : m.cols * swl_wtype_get(m.form->type)->bits / 32;
@@ -567,6 +570,13 @@ static void close_source(void *arg)
     swl_free(s);
 }
 
+static const char *source_file(void *arg, int32_t i)
+{
+    const source *s = arg;
+
+    return i < swl_gguf_n_files(s->g) ? swl_gguf_path(s->g, i) : NULL;
+}
+
 static swl_status check_arch(const swl_gguf *g, const char *arch, swl_error *err)
 {
     static const char *const known[] = {"qwen3next", "qwen35", "qwen35moe"};
@@ -620,7 +630,7 @@ static swl_status fill(source *s, const char *path, swl_error *err)
     return st;
 }
 
-swl_status swl_gguf_checkpoint_open(swl_checkpoint **out, const char *path, swl_error *err)
+swl_status swl_gguf_checkpoint_open(swl_checkpoint **out, const char *path, bool exact_scales, swl_error *err)
 {
     swl_checkpoint *c = swl_calloc(1, sizeof *c);
     source *s = swl_calloc(1, sizeof *s);
@@ -633,8 +643,10 @@ swl_status swl_gguf_checkpoint_open(swl_checkpoint **out, const char *path, swl_
         st = swl_gguf_open(&s->g, path, err);
     if (!st) {
         s->c = c;
+        s->exact_scales = exact_scales;
         c->source = s;
         c->close_source = close_source;
+        c->source_file = source_file;
         st = fill(s, path, err);
     } else {
         swl_free(s);

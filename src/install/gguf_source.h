@@ -13,7 +13,7 @@
 #include "format/gguf.h"
 
 /* The engine cannot run what this gives; only a conversion can use it. */
-swl_status swl_gguf_checkpoint_open(swl_checkpoint **out, const char *path, swl_error *err);
+swl_status swl_gguf_checkpoint_open(swl_checkpoint **out, const char *path, bool exact_scales, swl_error *err);
 
 /* What the converter of llama.cpp did to the value heads: HF head k*r + j lies at j*n_k + k. */
 bool swl_gguf_heads_are_tiled(const swl_gguf *g, const char *arch, int64_t vocab);

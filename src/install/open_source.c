@@ -21,9 +21,9 @@ static bool begins_with_gguf(const char *path)
     return yes;
 }
 
-swl_status swl_open_source(swl_checkpoint **out, const char *path, swl_error *err)
+swl_status swl_open_source(swl_checkpoint **out, const char *path, bool exact_scales, swl_error *err)
 {
     if (begins_with_gguf(path))
-        return swl_gguf_checkpoint_open(out, path, err);
+        return swl_gguf_checkpoint_open(out, path, exact_scales, err);
     return swl_checkpoint_open_through(out, path, swl_fp8_filter, err);
 }

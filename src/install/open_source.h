@@ -5,6 +5,7 @@
 
 #include "format/checkpoint.h"
 
-swl_status swl_open_source(swl_checkpoint **out, const char *path, swl_error *err);
+/* exact_scales: those scales of a GGUF file that are products stay exact, in float32. */
+swl_status swl_open_source(swl_checkpoint **out, const char *path, bool exact_scales, swl_error *err);
 
 #endif

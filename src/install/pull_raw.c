@@ -689,7 +689,7 @@ static swl_status plan(job *j, bool *stored, swl_error *err)
     if (!st)
         st = swl_skeleton_make(p, j->dir, err);
     if (!st)
-        st = swl_open_source(&j->c, j->dir, err);
+        st = swl_open_source(&j->c, j->dir, false, err);
     if (!st)
         st = swl_plan_make(&j->plan, j->c, (swl_weight_rule){.bits = p->o->bits, .group = p->o->group}, err);
     j->planned = !st;

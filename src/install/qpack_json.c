@@ -114,6 +114,19 @@ swl_status swl_qpack_json_layout(const swl_plan *p, char **text, swl_error *err)
 /* ---- config.json --------------------------------------------------------------------------------------------------
  */
 
+/* Stacked experts of a layer whose format is not the default. */
+static void put_expert_formats(builder *b, json_t *q, const swl_plan *p, int32_t layer)
+{
+    const swl_plan_slots *s = &p->layers[layer];
+    char name[96];
+
+    for (int k = 0; s->base && k < SWL_PROJ_COUNT; k++)
+        if (s->bits[k] && (s->bits[k] != p->rule.bits || s->group[k] != p->rule.group)) {
+            snprintf(name, sizeof name, "%sswitch_mlp.%s", s->base, swl_proj_name((swl_proj)k));
+            put(b, q, name, json_pack("{s:i,s:i}", "bits", s->bits[k], "group_size", s->group[k]));
+        }
+}
+
 /* As mlx-lm writes it: the defaults, and one entry per module that differs from them. */
 static json_t *quantization(builder *b, const swl_plan *p)
 {
@@ -122,6 +135,8 @@ static json_t *quantization(builder *b, const swl_plan *p)
     put(b, q, "bits", json_integer(p->rule.bits));
     put(b, q, "group_size", json_integer(p->rule.group));
     put(b, q, "mode", json_string("affine"));
+    for (int32_t i = 0; p->c->config.n_experts && i < p->c->config.n_layers; i++)
+        put_expert_formats(b, q, p, i);
     for (int32_t i = 0; i < p->dense.n_items; i++) {
         const swl_plan_item *item = &p->dense.items[i];
 

@@ -27,6 +27,32 @@ void swl_repack_options_init(swl_repack_options *opt)
     *opt = (swl_repack_options){.bits = 4, .group = 64};
 }
 
+/* "mixed_4_6" and its like. */
+static bool read_recipe(const char *name, int32_t *low, int32_t *high)
+{
+    static const struct {
+        const char *name;
+        int32_t low, high;
+    } recipes[] = {{"mixed_2_6", 2, 6}, {"mixed_3_4", 3, 4}, {"mixed_3_6", 3, 6}, {"mixed_4_6", 4, 6}};
+
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+        if (!strcmp(name, recipes[i].name)) {
+            *low = recipes[i].low;
+            *high = recipes[i].high;
+            return true;
+        }
+    return false;
+}
+
+static swl_status rule_from(const swl_repack_options *opt, swl_weight_rule *r, swl_error *err)
+{
+    *r = (swl_weight_rule){.bits = opt->bits, .group = opt->group, .minmax = opt->minmax};
+    if (opt->recipe && !read_recipe(opt->recipe, &r->bits, &r->high_bits))
+        return swl_fail(err, SWL_E_ARG, "no recipe is called \"%s\"; known: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6",
+                        opt->recipe);
+    return SWL_OK;
+}
+
 static swl_status check_options(const swl_repack_options *opt, swl_error *err)
 {
     if (!opt->source || !*opt->source || !opt->output || !*opt->output)
@@ -102,18 +128,26 @@ static swl_status name_source(swl_qpack_source *s, const char *path, swl_error *
 
 /* ---- what an earlier run left ------------------------------------------------------------------------------------- */
 
+/* The files that the tensors come from; NULL past the last. */
+static const char *source_file(const swl_checkpoint *c, int32_t i)
+{
+    if (c->source_file)
+        return c->source_file(c->source, i);
+    return i < swl_st_n_files(c->dense) ? swl_st_path(c->dense, i) : NULL;
+}
+
 /* Lengths and times of the source's files: a conversion goes on only from the same bytes. */
 static char *make_stamp(const swl_checkpoint *c)
 {
     swl_digest d;
     char *text = swl_strdup("");
 
-    for (int32_t i = 0; text && i < swl_st_n_files(c->dense); i++) {
+    for (int32_t i = 0; text && source_file(c, i); i++) {
         struct stat sb = {0};
         char *longer;
 
-        stat(swl_st_path(c->dense, i), &sb);
-        longer = swl_asprintf("%s%s %" PRIu64 " %" PRId64 "\n", text, swl_st_path(c->dense, i), (uint64_t)sb.st_size,
+        stat(source_file(c, i), &sb);
+        longer = swl_asprintf("%s%s %" PRIu64 " %" PRId64 "\n", text, source_file(c, i), (uint64_t)sb.st_size,
                               (int64_t)sb.st_mtime);
         swl_free(text);
         text = longer;
@@ -123,9 +157,12 @@ static char *make_stamp(const swl_checkpoint *c)
     return text;
 }
 
-static bool describe(swl_state *s, const swl_qpack_source *source, const swl_checkpoint *c, const swl_plan *p)
+static bool describe(swl_state *s, const swl_qpack_source *source, const swl_checkpoint *c, const swl_plan *p,
+                     bool exact_scales)
 {
-    json_t *options = json_pack("{s:i,s:i,s:s}", "bits", p->rule.bits, "group", p->rule.group, "container", "converted");
+    json_t *options = json_pack("{s:i,s:i,s:i,s:s,s:b,s:s}", "bits", p->rule.bits, "group", p->rule.group, "highBits",
+                                p->rule.high_bits, "quantiser", p->rule.minmax ? "minmax" : "search 1", "exactScales",
+                                exact_scales, "container", "converted");
 
     s->stamp = make_stamp(c);
     return swl_state_describe(s, source->commit ? "hub" : "directory", source->id, source->commit, NULL, options) && s->stamp;
@@ -216,7 +253,7 @@ static swl_status convert_in(const swl_repack_options *opt, swl_plan *plan, cons
     if (st)
         return st;
     st = swl_stage_check_target(&stage, err);
-    if (!st && !describe(&state, source, plan->c, plan))
+    if (!st && !describe(&state, source, plan->c, plan, opt->exact_scales))
         st = swl_fail(err, SWL_E_NOMEM, "out of memory for the source's name");
     if (!st)
         st = take_over(&stage, &state, err);
@@ -233,8 +270,11 @@ static swl_status convert(const swl_repack_options *opt, const swl_checkpoint *c
                           swl_error *err)
 {
     swl_plan plan;
-    swl_status st = swl_plan_make(&plan, c, (swl_weight_rule){.bits = opt->bits, .group = opt->group}, err);
+    swl_weight_rule rule;
+    swl_status st = rule_from(opt, &rule, err);
 
+    if (!st)
+        st = swl_plan_make(&plan, c, rule, err);
     if (st)
         return st;
     st = convert_in(opt, &plan, source, err);
@@ -256,7 +296,7 @@ swl_status swl_repack(const swl_repack_options *opt, swl_error *err)
     if (!st)
         st = name_source(&source, path, err);
     if (!st)
-        st = swl_open_source(&c, opt->source, err);
+        st = swl_open_source(&c, opt->source, opt->exact_scales, err);
     if (!st && c->kind == SWL_CHECKPOINT_QPACK)
         st = swl_fail_at(err, SWL_E_ARG, opt->source, -1, "%s is a container already; copy it instead", opt->source);
     if (!st)

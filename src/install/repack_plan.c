@@ -98,11 +98,39 @@ static swl_status new_item(swl_plan_file *f, const char *name, swl_plan_item **i
     return SWL_OK;
 }
 
-static swl_weight_rule rule_of(const swl_plan *p, kind k)
+static bool ends_with(const char *s, const char *tail)
+{
+    size_t n = strlen(s), k = strlen(tail);
+
+    return n >= k && !strcmp(s + n - k, tail);
+}
+
+/* The first eighth of the layers, the last, and every third between: as in mlx-lm's recipes. */
+static bool is_sensitive(int32_t layer, int32_t n)
+{
+    return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
+}
+
+/* A recipe takes more care of the head, and of values and down projections in some layers. */
+static swl_weight_rule by_recipe(const swl_plan *p, const char *name)
+{
+    swl_weight_rule r = p->rule;
+    int layer = -1;
+
+    if (!r.high_bits)
+        return r;
+    if (!strcmp(name, "lm_head") ||
+        ((ends_with(name, "v_proj") || ends_with(name, "down_proj")) && sscanf(name, "model.layers.%d.", &layer) == 1 &&
+         is_sensitive(layer, p->c->config.n_layers)))
+        r.bits = r.high_bits;
+    return r;
+}
+
+static swl_weight_rule rule_of(const swl_plan *p, const char *name, kind k)
 {
     if (k == KEPT || !p->rule.bits)
         return (swl_weight_rule){0};
-    return k == ROUTER ? (swl_weight_rule){.bits = 8, .group = 64} : p->rule;
+    return k == ROUTER ? (swl_weight_rule){.bits = 8, .group = 64, .minmax = p->rule.minmax} : by_recipe(p, name);
 }
 
 static swl_status bind_matrix(swl_plan *p, swl_plan_item *item, kind k, int64_t rows, int64_t cols, swl_error *err)
@@ -119,7 +147,7 @@ static swl_status bind_matrix(swl_plan *p, swl_plan_item *item, kind k, int64_t 
         st = missing(p, name, err);
     }
     if (!st)
-        st = swl_weight_matrix(&item->w, src, rows, cols, rule_of(p, k), err);
+        st = swl_weight_matrix(&item->w, src, rows, cols, rule_of(p, item->name, k), err);
     item->matrix = true;
     item->n_dims = 2;
     item->shape[0] = rows;
@@ -332,17 +360,18 @@ swl_status swl_plan_expert(const swl_plan *p, const swl_plan_slots *s, int32_t e
     swl_slice src[SWL_PART_COUNT];
     swl_status st = expert_slices(p, s->base, expert, proj, src, err);
     bool down = proj == SWL_PROJ_DOWN;
+    char name[NAME_MAX_BYTES];
 
     if (st)
         return st;
     if (!src[SWL_PART_WEIGHT].t) {
-        char name[NAME_MAX_BYTES];
 
         snprintf(name, sizeof name, "%sexperts.%d.%s.weight", s->base, expert, swl_proj_name(proj));
         return missing(p, name, err);
     }
-    return swl_weight_matrix(w, src, down ? g->hidden : g->expert_width, down ? g->expert_width : g->hidden, p->rule,
-                             err);
+    snprintf(name, sizeof name, "%sswitch_mlp.%s", s->base, swl_proj_name(proj));
+    return swl_weight_matrix(w, src, down ? g->hidden : g->expert_width, down ? g->expert_width : g->hidden,
+                             by_recipe(p, name), err);
 }
 
 static void append_sections(swl_plan_slots *s, swl_proj proj, const swl_weight *w)

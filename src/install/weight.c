@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "format/quant_fit.h"
 
 #define BLOCK_BYTES   (UINT64_C(4) << 20) /* source bytes per block, at least one row */
 #define TASK_ELEMENTS 65536               /* per call of a worker, at least one row */
@@ -51,6 +52,7 @@ static swl_status plain_matrix(swl_weight *w, swl_weight_rule rule, swl_error *e
     w->n_parts = SWL_PART_COUNT;
     w->bits = rule.bits;
     w->group = rule.group;
+    w->minmax = rule.minmax;
     set_part(w, SWL_PART_WEIGHT, SWL_DT_U32, w->cols * rule.bits / 32);
     set_part(w, SWL_PART_SCALES, SWL_DT_BF16, w->cols / rule.group);
     set_part(w, SWL_PART_BIASES, SWL_DT_BF16, w->cols / rule.group);
@@ -249,8 +251,9 @@ static void quantise_row(quantise_block *b, int64_t r)
         dst[p] = b->part[p] + (uint64_t)r * w->row_bytes[p];
     swl_dtype_to_f32(dtype, b->cv->in + r * w->cols * swl_dtype_size(dtype), x, w->cols);
     if (all_finite(x, w->cols))
-        swl_affine_quantise_row(x, (int32_t)w->cols, w->bits, w->group, dst[SWL_PART_WEIGHT],
-                                (uint16_t *)dst[SWL_PART_SCALES], (uint16_t *)dst[SWL_PART_BIASES]);
+        (w->minmax ? swl_affine_quantise_row : swl_affine_fit_row)(x, (int32_t)w->cols, w->bits, w->group,
+                                                                   dst[SWL_PART_WEIGHT], (uint16_t *)dst[SWL_PART_SCALES],
+                                                                   (uint16_t *)dst[SWL_PART_BIASES]);
     else
         b->not_finite = true;
 }

@@ -26,6 +26,7 @@ typedef struct swl_weight {
     int64_t rows, cols;                 /* the matrix that is meant; a vector has one row */
     int32_t n_parts;                    /* 1, 2 for codebooks, or 3 for affine */
     int32_t bits, group;                /* of an affine result, else 0; codebooks have a group and no bits */
+    bool minmax;                        /* quantised the way MLX does it */
     swl_slice src[SWL_PART_COUNT];      /* as many as the source has: 1, 2 or 3 */
     swl_dtype dtype[SWL_PART_COUNT];    /* of the result */
     int64_t width[SWL_PART_COUNT];      /* elements of dtype in a row of the result */
@@ -35,6 +36,8 @@ typedef struct swl_weight {
 /* How plain matrices are to be stored; bits 0: as they are. */
 typedef struct swl_weight_rule {
     int32_t bits, group;
+    int32_t high_bits; /* of a recipe: for the matrices that it takes more care of; 0: as the others */
+    bool minmax;       /* MLX's quantiser instead of ours */
 } swl_weight_rule;
 
 /* A matrix of rows x cols from its parts (t of scales and biases NULL when the source has none). Checks shapes and

@@ -423,7 +423,8 @@ def attempt(name, check):
 
 
 def repack(program, source, out, rule=(4, 64), extra=()):
-    command = [program, "repack", source, "--output", out, "--bits", str(rule[0]), "--group", str(rule[1]), *extra]
+    command = [program, "repack", source, "--output", out, "--bits", str(rule[0]), "--group", str(rule[1]), "--quantiser",
+               "minmax", *extra]
     p = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if p.returncode:
         raise Failure("%s gave %d: %s" % (" ".join(command), p.returncode, p.stderr.strip()[-500:]))

@@ -195,6 +195,12 @@ static swl_reasoning_field reasoning_field(const char *name)
            !strcmp(name, "none") ? SWL_REASONING_NONE : SWL_REASONING_CONTENT;
 }
 
+static swl_think think_level(const char *name)
+{
+    return !strcmp(name, "on") ? SWL_THINK_ON : !strcmp(name, "off") ? SWL_THINK_OFF : !strcmp(name, "low") ? SWL_THINK_LOW :
+           !strcmp(name, "medium") ? SWL_THINK_MEDIUM : !strcmp(name, "high") ? SWL_THINK_HIGH : SWL_THINK_DEFAULT;
+}
+
 static void fill(swl_server_options *o, serving *s)
 {
     const arguments *a = s->a;
@@ -215,6 +221,7 @@ static void fill(swl_server_options *o, serving *s)
     o->ollama = opt_on(a, OPT_OLLAMA_API);
     o->reasoning_field = reasoning_field(opt_text(a, OPT_REASONING_FIELD));
     o->system_note = !strcmp(opt_text(a, OPT_SYSTEM_MERGE), "note");
+    o->think = think_level(opt_text(a, OPT_THINK));
     o->no_web = !opt_on(a, OPT_WEB);
     o->no_slots = !opt_on(a, OPT_SLOTS_API);
     o->max_body = a->values[OPT_MAX_BODY].size;

@@ -31,7 +31,7 @@ static bool read_tool(srv_job *j, const srv_json *tool, int i, srv_error *e)
     return true;
 }
 
-static bool read_tools(srv_job *j, const srv_json *tools, srv_error *e)
+bool srv_ask_tools(srv_job *j, const srv_json *tools, srv_error *e)
 {
     int i = 0;
 
@@ -280,7 +280,7 @@ bool srv_ask_chat(srv_job *j, srv_error *e)
 
     if (grammar)
         return srv_invalid(e, "grammar", "grammars are not supported; use response_format with a JSON schema");
-    if (!srv_ask_model(j, o, e) || !read_stream(j, o, e) || !srv_ask_messages(j, e) || !read_tools(j, srv_get(o, "tools"), e) ||
+    if (!srv_ask_model(j, o, e) || !read_stream(j, o, e) || !srv_ask_messages(j, e) || !srv_ask_tools(j, srv_get(o, "tools"), e) ||
         !read_functions(j, o, e) || !srv_ask_type(o, "response_format", "response_format", SRV_OBJECT, &format, e) ||
         !srv_ask_format(j, format, "response_format", e) || (schema && !format && !srv_ask_schema(j, schema, "json_schema", e)) ||
         !srv_ask_tool_choice(j, srv_get(o, "tool_choice"), e) ||

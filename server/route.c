@@ -27,6 +27,14 @@ static const srv_route routes[] = {
     {"/apply-template", SRV_POST, "apply-template", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_apply_template},
     {"/embeddings", SRV_POST, "embeddings", SRV_OPENAI, true, true, false, true, false, false, srv_embeddings, NULL},
     {"/rerank", SRV_POST, "embeddings", SRV_OPENAI, true, true, false, true, false, false, srv_embeddings, NULL},
+    {"/api/version", SRV_GET, "ollama", SRV_OLLAMA, false, true, false, true, true, false, srv_ollama_version, NULL},
+    {"/api/tags", SRV_GET, "ollama", SRV_OLLAMA, false, true, false, false, true, false, srv_ollama_tags, NULL},
+    {"/api/ps", SRV_GET, "ollama", SRV_OLLAMA, false, true, false, false, true, false, srv_ollama_ps, NULL},
+    {"/api/show", SRV_POST, "ollama", SRV_OLLAMA, false, true, false, false, true, false, NULL, srv_ollama_show},
+    {"/api/chat", SRV_POST, "ollama", SRV_OLLAMA, false, true, false, false, true, false, NULL, srv_ollama_chat},
+    {"/api/generate", SRV_POST, "ollama", SRV_OLLAMA, false, true, false, false, true, false, NULL, srv_ollama_generate},
+    {"/api/pull", SRV_POST, "ollama", SRV_OLLAMA, false, true, false, true, true, false, srv_ollama_pull, NULL},
+    {"/api/v0/models", SRV_GET, "ollama", SRV_OPENAI, false, true, false, false, true, false, srv_lm_studio_models, NULL},
     {"/", SRV_GET, "page", SRV_OPENAI, false, true, true, true, false, true, srv_page, NULL},
 };
 /* clang-format on */

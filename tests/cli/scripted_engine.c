@@ -308,7 +308,7 @@ static void push_answer(swl_request *r, const swl_request_options *o, const char
         char *source;
 
         call = json_pack("{s:s, s:{}}", "name", o->constraint ? o->constraint : json_string_value(first), "arguments");
-        source = json_dumps(call, 0);
+        source = call ? json_dumps(call, 0) : strdup("{}");
         push_call(r, source, strlen(source), true);
         free(source);
         json_decref(call);

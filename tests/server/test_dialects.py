@@ -666,6 +666,79 @@ class Completions(Shared):
         self.assertEqual(a["choices"][0]["logprobs"]["tokens"][:2], ["bytes:\\xff", "A"])
 
 
+class Ollama(Shared):
+    options = ("--ollama-api",)
+    script = {"SCRIPT_TEXT": FULL}
+
+    def lines(self, path, **more):
+        a = self.server.post(path, {"model": "m", **more})
+        self.assertEqual(a.status, 200, a)
+        return a, [json.loads(line) for line in a.body.decode().splitlines()]
+
+    def test_chat(self):
+        a, lines = self.lines("/api/chat", messages=USER, tools=TOOLS)
+        self.assertEqual(a.headers["content-type"], "application/x-ndjson")
+        self.assertEqual({line["done"] for line in lines[:-1]}, {False})
+        self.assertEqual("".join(line["message"].get("thinking", "") for line in lines), "Let me see.")
+        self.assertEqual("".join(line["message"]["content"] for line in lines), "I look it up. ")
+        calls = [c["function"] for line in lines for c in line["message"].get("tool_calls", [])]
+        self.assertEqual(calls, [{"name": "get_weather", "arguments": {"city": 'K\u00f6ln "x"'}}] * 2)
+        last = lines[-1]
+        self.assertEqual((last["done"], last["done_reason"]), (True, "stop"))
+        for name in "total_duration load_duration prompt_eval_count prompt_eval_duration eval_count eval_duration".split():
+            self.assertIsInstance(last[name], int)
+        for line in lines:
+            self.assertRegex(line["created_at"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z$")
+
+    def test_whole(self):
+        a = self.server.post("/api/chat", {"messages": USER, "tools": TOOLS, "stream": False}).json
+        self.assertEqual((a["message"]["content"], a["message"]["thinking"], len(a["message"]["tool_calls"]), a["done"]), ("I look it up. ", "Let me see.", 2, True))
+
+    def test_options_reach_the_engine(self):
+        self.lines("/api/chat", messages=USER, think=False, format={"type": "object"}, keep_alive="5m",
+                   options={"num_ctx": 99, "num_predict": 7, "temperature": 0.5, "top_k": 3, "top_p": 0.5, "min_p": 0.25, "seed": 9, "stop": ["x"], "repeat_penalty": 1.5})
+        got = self.server.asked()
+        self.assertEqual([got[n] for n in ("think", "n_max", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "repetition_penalty", "constrain", "constraint")],
+                         [THINK["off"], 7, 0.5, 3, 0.5, 0.25, 9, ["x"], 1.5, CONSTRAIN["schema"], '{"type": "object"}'])
+        self.lines("/api/chat", messages=USER, format="json")
+        self.assertEqual(self.server.asked()["constrain"], CONSTRAIN["json"])
+
+    def test_generate(self):
+        _, lines = self.lines("/api/generate", prompt="hi", system="be")
+        self.assertIn("I look it up. ", "".join(line["response"] for line in lines))
+        self.assertEqual(json.loads(self.server.asked()["messages"]), [{"role": "system", "content": "be"}, {"role": "user", "content": "hi"}])
+        self.lines("/api/generate", prompt="hi", raw=True)
+        self.assertEqual(self.server.asked()["text"], "hi")
+        for path in ("/api/generate", "/api/chat"):
+            _, (line,) = self.lines(path)
+            self.assertEqual((line["done"], line["done_reason"]), (True, "load"))
+
+    def test_what_is_there(self):
+        m, = self.server.get("/api/tags").json["models"]
+        self.assertEqual((m["name"], m["model"], "tools" in m["capabilities"]), ("tiny", "tiny", True))
+        self.assertEqual(len(self.server.get("/api/ps").json["models"]), 1)
+        self.assertIn("version", self.server.get("/api/version").json)
+        show = self.server.post("/api/show", {"model": "tiny"}).json
+        self.assertEqual(show["capabilities"], ["completion", "tools", "thinking"])
+        self.assertEqual(show["model_info"][show["model_info"]["general.architecture"] + ".context_length"], 4096)
+        self.assertEqual(self.server.post("/api/pull", {"model": "x"}).status, 501)
+        m, = self.server.get("/api/v0/models").json["data"]
+        self.assertEqual((m["type"], m["state"]), ("llm", "loaded"))
+
+    def test_errors_are_texts(self):
+        a = self.server.post("/api/chat", {"messages": 5})
+        self.assertEqual((a.status, type(a.json["error"])), (400, str))
+
+    def test_the_root_says_what_it_is(self):
+        self.assertEqual(self.server.get("/").body, b"Ollama is running")
+        self.assertIn(b"<html", self.server.get("/", "Accept: text/html\r\n").body)
+
+    def test_only_when_asked_for(self):
+        with Server() as server:
+            for method, path in [("GET", "/api/tags"), ("GET", "/api/version"), ("POST", "/api/chat"), ("GET", "/api/v0/models")]:
+                self.assertEqual(server.ask(method, path).status, 404)
+
+
 class Small(Shared):
     options = ("--alias", "org/name:tag")
 

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""The server on a real, small model: what independent implementations say, equal answers however they are asked for, reuse of
+what was computed, constrained answers, clients that leave.
+
+usage: test_demo.py PROGRAM     (the program; the model is models/demo.qpack)
+"""
+import json
+import math
+import os
+import signal
+import tempfile
+import time
+import unittest
+
+import harness
+from harness import Server, in_background, wait_until
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODEL = os.path.join(ROOT, "models", "demo.qpack")
+ORACLE = os.path.join(ROOT, "tests", "oracle")
+CHAT = "/v1/chat/completions"
+GREEDY = {"temperature": 0, "max_tokens": 60}
+
+
+def oracle(name):
+    with open(os.path.join(ORACLE, name), encoding="utf-8") as f:
+        return json.load(f)
+
+
+class Demo(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--threads", "2", "-c", "2048", model=MODEL)
+
+    @classmethod
+    def tearDownClass(cls):
+        rc = cls.server.stop(signal.SIGTERM)
+        assert rc == 0, "the server ended with %d" % rc
+
+    def chat(self, messages, **more):
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        a = self.server.post(CHAT, {"messages": messages, **GREEDY, **more})
+        self.assertEqual(a.status, 200, a)
+        return a.json
+
+    def test_prompts_are_those_of_transformers(self):
+        for p in oracle("demo_greedy.json")["prompts"]:
+            if "messages" not in p:
+                continue
+            more = {"chat_template_kwargs": {"enable_thinking": p["enable_thinking"]}} if "enable_thinking" in p else {}
+            if "tools" in p:
+                more["tools"] = p["tools"]
+            a = self.server.post("/apply-template", {"messages": p["messages"], **more}).json
+            self.assertEqual((a["prompt"], a["tokens"]), (p["prompt_text"], p["prompt_ids"]), p["name"])
+
+    def test_clear_answers_are_those_of_transformers(self):
+        """Where the reference's choice is never close, the quantised model chooses the same."""
+        n = 0
+        for p in oracle("demo_greedy.json")["prompts"]:
+            if "messages" not in p or p["smallest_lead"] < 0.13 or "<tool_call>" in p["text"]:
+                continue
+            more = {"tools": p["tools"]} if "tools" in p else {}
+            self.assertEqual(self.chat(p["messages"], **more)["choices"][0]["message"]["content"], p["text"], p["name"])
+            n += 1
+        self.assertGreater(n, 1)
+
+    def test_a_call_is_the_one_of_transformers(self):
+        p = next(p for p in oracle("demo_greedy.json")["prompts"] if p["name"] == "chat-tool")
+        choice = self.chat(p["messages"], tools=p["tools"])["choices"][0]
+        call, = choice["message"]["tool_calls"]
+        self.assertEqual((call["function"]["name"], json.loads(call["function"]["arguments"]), choice["finish_reason"]), ("get_weather", {"city": "Oslo"}, "tool_calls"))
+        m = self.server.post("/v1/messages", {"messages": p["messages"], **GREEDY, "tools": [
+            {"name": t["function"]["name"], "description": t["function"]["description"], "input_schema": t["function"]["parameters"]} for t in p["tools"]]}).json
+        self.assertEqual([(b["type"], b.get("input")) for b in m["content"]], [("tool_use", {"city": "Oslo"})])
+
+    def test_prompts_are_scored_as_by_transformers(self):
+        text = oracle("demo_ppl.json")["texts"][0]
+        ids = text["ids"]
+        a = self.server.post("/v1/completions", {"prompt": [ids], "max_tokens": 1, "logprobs": 1, "echo": True, "temperature": 0}).json
+        lp = a["choices"][0]["logprobs"]
+        self.assertEqual((len(lp["tokens"]), lp["token_logprobs"][0]), (len(ids) + 1, None))
+        nll = -sum(lp["token_logprobs"][1:-1])
+        self.assertLess(abs(nll / text["nll"] - 1), 0.1) # the container has four bits a weight
+        for logprob, top in zip(lp["token_logprobs"][1:], lp["top_logprobs"][1:]):
+            self.assertLessEqual(logprob, max(top.values()) + 1e-6)
+
+    def test_an_answer_is_the_same_however_it_is_asked_for(self):
+        questions = ["Tell me a story.", "What is the capital of France?", "Why is the sky blue?", "Hi!"]
+        alone = [self.chat(q)["choices"][0]["message"]["content"] for q in questions]
+        running = [in_background(self.chat, q) for q in questions]
+        for (t, got), expected in zip(running, alone):
+            t.join(120)
+            self.assertEqual(got[0]["choices"][0]["message"]["content"], expected)
+        for q, expected in zip(questions, alone):
+            events = self.server.post(CHAT, {"messages": [{"role": "user", "content": q}], "stream": True, **GREEDY}).events()
+            self.assertEqual("".join(e["choices"][0]["delta"].get("content") or "" for e in events[:-1]), expected)
+            r = self.server.post("/v1/responses", {"input": q, "temperature": 0, "max_output_tokens": 60}).json
+            self.assertEqual(r["output"][-1]["content"][0]["text"], expected)
+            m = self.server.post("/v1/messages", {"messages": [{"role": "user", "content": q}], **GREEDY}).json
+            self.assertEqual(m["content"][-1]["text"], expected)
+
+    def test_seeds_repeat(self):
+        a, b, c = [self.chat("Tell me a story.", temperature=1, seed=seed)["choices"][0]["message"]["content"] for seed in (5, 5, 6)]
+        self.assertEqual(a, b)
+        self.assertNotEqual(a, c)
+
+    def test_the_next_turn_computes_only_what_is_new(self):
+        messages = [{"role": "user", "content": "Write a short story about kindness. " * 4}]
+        first = self.chat(messages)
+        messages += [first["choices"][0]["message"], {"role": "user", "content": "And then?"}]
+        second = self.chat(messages)
+        cached = second["usage"]["prompt_tokens_details"]["cached_tokens"]
+        self.assertGreater(cached, first["usage"]["prompt_tokens"] // 2)
+        self.assertLess(cached, second["usage"]["prompt_tokens"])
+
+    def test_constrained_answers_are_valid(self):
+        schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}}, "required": ["name", "age"],
+                  "additionalProperties": False}
+        for seed in range(3):
+            a = self.chat("Describe a person.", temperature=1, seed=seed, max_tokens=300, response_format={"type": "json_schema", "json_schema": {"name": "p", "schema": schema}})
+            if a["choices"][0]["finish_reason"] == "stop":
+                got = json.loads(a["choices"][0]["message"]["content"])
+                self.assertEqual((set(got), type(got["name"]), type(got["age"])), ({"name", "age"}, str, int))
+        a = self.chat("Hi!", tools=[{"type": "function", "function": {"name": "wave", "parameters": {"type": "object", "properties": {}}}}], tool_choice="required")
+        self.assertEqual([c["function"]["name"] for c in a["choices"][0]["message"]["tool_calls"]], ["wave"])
+
+    def test_clients_that_leave(self):
+        for stream in (True, False):
+            for seconds in (0.02, 0.2, 0.6):
+                c = self.server.connect()
+                c.request("POST", CHAT, {"messages": [{"role": "user", "content": "Tell me a story. " * 60}], "max_tokens": 1500, "stream": stream, "temperature": 1})
+                time.sleep(seconds)
+                c.socket.close()
+                begin = time.monotonic()
+                wait_until(lambda: self.server.metric("requests_running") + self.server.metric("requests_waiting") == 0, 20)
+                self.assertLess(time.monotonic() - begin, 3)
+
+    def test_log_probabilities_add_up(self):
+        entries = self.chat("Hi!", logprobs=True, top_logprobs=5)["choices"][0]["logprobs"]["content"]
+        self.assertGreater(len(entries), 3)
+        for e in entries:
+            self.assertLessEqual(sum(math.exp(t["logprob"]) for t in e["top_logprobs"]), 1.0001)
+            self.assertEqual((e["token"], e["bytes"]), (e["top_logprobs"][0]["token"], list(e["token"].encode())))
+            self.assertAlmostEqual(e["logprob"], e["top_logprobs"][0]["logprob"], 5)
+
+
+class Kept(unittest.TestCase):
+    def test_conversations_survive_the_server(self):
+        with tempfile.TemporaryDirectory() as folder:
+            question = {"messages": [{"role": "user", "content": "Write a short story about kindness. " * 30}], **GREEDY}
+            answers = []
+            for _ in range(2):
+                server = Server("--threads", "2", "-c", "2048", "--session-dir", folder, model=MODEL)
+                answers.append(server.post(CHAT, question).json)
+                self.assertEqual(server.stop(signal.SIGTERM), 0)
+            self.assertEqual(answers[0]["choices"][0]["message"], answers[1]["choices"][0]["message"])
+            self.assertGreater(answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"], 100)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -33,6 +33,35 @@ static bool inflate_body(srv_job *j, srv_error *e)
     return rc == Z_STREAM_END || srv_invalid(e, "", "the body is not gzip as its Content-Encoding says");
 }
 
+/* Fields that this server knows, in any dialect, or deliberately does nothing with. */
+static const char *const known[] = {
+    "action", "add_generation_prompt", "add_special", "background", "best_of", "cache_prompt", "chat_template_kwargs",
+    "client_metadata", "container", "content", "context_management", "continue_final_message", "conversation", "echo", "enable_thinking", "format",
+    "frequency_penalty", "function_call", "functions", "grammar", "id", "id_slot", "images", "include", "include_obfuscation",
+    "input", "instructions", "json_schema", "keep_alive", "logit_bias", "logprobs", "max_completion_tokens", "max_output_tokens",
+    "max_tokens", "max_tool_calls", "messages", "metadata", "min_p", "min_tokens", "modalities", "model", "n", "n_predict",
+    "name", "options", "output_config", "output_format", "parallel_tool_calls", "parse_special", "prediction",
+    "presence_penalty", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_retention", "raw", "reasoning",
+    "reasoning_budget", "reasoning_effort", "repeat_last_n", "repeat_penalty", "repetition_penalty", "response_format",
+    "return_progress", "return_tokens", "safety_identifier", "seed", "service_tier", "sse_ping_interval", "stop",
+    "stop_sequences", "store", "stream", "stream_options", "suffix", "system", "temperature", "text", "think", "thinking",
+    "thinking_budget_tokens", "timings_per_token", "tokens", "tool_choice", "tools", "top_k", "top_logprobs", "top_p",
+    "truncation", "user", "verbosity", "web_search_options", "with_pieces",
+};
+
+/* A name that looks like one, so that nothing else gets into the log. */
+static void note_unknown(srv_job *j)
+{
+    for (const srv_json *m = j->doc.root->child; m; m = m->next) {
+        size_t n = m->n_key - 2, i = 0;
+
+        while (i < sizeof known / sizeof known[0] && !srv_key_is(m, known[i]))
+            i++;
+        if (i == sizeof known / sizeof known[0] && n < 40 && strspn(m->key + 1, "abcdefghijklmnopqrstuvwxyz_") == n)
+            srv_log(j->server, true, "a request has the unknown field \"%.*s\"", (int)n, m->key + 1);
+    }
+}
+
 bool srv_body(srv_job *j, srv_error *e)
 {
     size_t offset;
@@ -54,6 +83,7 @@ bool srv_body(srv_job *j, srv_error *e)
     srv_text_free(&j->body);
     if (j->doc.root->type != SRV_OBJECT)
         return srv_invalid(e, "", "the body is JSON, but no object");
+    note_unknown(j);
     return true;
 }
 
@@ -79,6 +109,16 @@ static void place_of(const char *message, const char *otherwise, char *param, si
         snprintf(param, size, "%.*s", (int)n, message);
     else
         snprintf(param, size, "%s", otherwise);
+}
+
+/* All of a prompt, only with --log-prompts: a line of the log holds a part. */
+static void log_prompt(srv_job *j, const swl_request *r)
+{
+    const char *text = swl_request_text(r);
+    size_t n = text ? strlen(text) : 0;
+
+    for (size_t at = 0; at < n; at += 400)
+        srv_log(j->server, false, "prompt: %.400s", text + at);
 }
 
 static bool refused(srv_job *j, const swl_request_options *o, swl_status st, const swl_error *err, int32_t n_prompt, srv_error *e)
@@ -107,6 +147,8 @@ bool srv_make_choice(srv_job *j, srv_choice *c, const swl_request_options *o, sr
     mine.on_event = srv_on_engine_event;
     mine.arg = c;
     st = swl_request_create(&c->request, j->server->model.engine, &mine, &err);
+    if (!st && j->server->opt.log_prompts)
+        log_prompt(j, c->request);
     if (!st)
         return true;
     err.code = st;

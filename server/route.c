@@ -9,6 +9,7 @@
 static const srv_route routes[] = {
     /* path, methods, label, dialect, versioned, bare, open, without_model, ollama, prefix, handle, prepare */
     {"/chat/completions", SRV_POST, "chat", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_chat_prepare},
+    {"/chat/completions/control", SRV_POST, "control", SRV_OPENAI, true, true, false, false, false, false, srv_control, NULL},
     {"/responses", SRV_POST, "responses", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_responses_prepare},
     {"/responses/input_tokens", SRV_POST, "responses", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_responses_count},
     {"/responses/", SRV_GET | SRV_POST | SRV_DELETE, "responses", SRV_OPENAI, true, true, false, true, false, true, srv_not_stored, NULL},

@@ -153,6 +153,7 @@ static void put_template(srv_server *s, srv_text *t)
     srv_bool(t, "thinking_default", s->opt.think == SWL_THINK_DEFAULT ? i->thinking_default : s->opt.think != SWL_THINK_OFF);
     srv_bool(t, "supports_reasoning_effort", i->effort);
     srv_bool(t, "supports_preserve_reasoning", i->preserve_thinking);
+    srv_bool(t, "reasoning_control", i->thinking);
     srv_close(t, '}');
 }
 
@@ -230,6 +231,53 @@ void srv_slot_action(srv_conn *c)
         return;
     srv_fail(&e, 501, "not_supported_error", NULL, "conversations are kept by themselves (--session-dir); saving one by hand is not supported");
     srv_reply_error(c, &e);
+}
+
+#define CONTROL_BYTES 4096 /* small enough to be read on the event thread, which knows the running answers */
+
+static srv_job *job_by_id(const srv_server *s, const char *id)
+{
+    for (srv_job *j = s->jobs; j; j = j->next) {
+        if (j->admitted && j->is_prepared && !j->ended && !strcmp(j->id, id))
+            return j;
+    }
+    return NULL;
+}
+
+static bool control(srv_conn *c, srv_doc *d, srv_error *e)
+{
+    const srv_json *id, *action;
+    size_t offset;
+    srv_job *j;
+    char *text;
+
+    if (c->body.n > CONTROL_BYTES || srv_json_parse(d, c->body.p ? c->body.p : "", c->body.n, &offset))
+        return srv_invalid(e, "", "the body is not JSON, or longer than %d bytes", CONTROL_BYTES);
+    id = srv_get(d->root, "id");
+    action = srv_get(d->root, "action");
+    if (!id || id->type != SRV_STRING)
+        return srv_invalid(e, "id", "expected the id of a running answer");
+    if (!srv_is(action, "reasoning_end"))
+        return srv_invalid(e, "action", "expected \"reasoning_end\"");
+    text = srv_string(d, id, NULL);
+    j = text ? job_by_id(c->server, text) : NULL;
+    if (!j)
+        return srv_fail(e, 404, "not_found_error", NULL, "no answer of this id is running");
+    swl_request_end_reasoning(srv_job_choice(j)->request);
+    return true;
+}
+
+void srv_control(srv_conn *c)
+{
+    srv_doc d = {0};
+    srv_error e = {0};
+    bool ok = control(c, &d, &e);
+
+    srv_doc_free(&d);
+    if (ok)
+        srv_reply(c, 200, "application/json", NULL, "{\"success\":true}", 16);
+    else
+        srv_reply_error(c, &e);
 }
 
 void srv_embeddings(srv_conn *c)

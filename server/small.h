@@ -11,6 +11,7 @@ void srv_get_metrics(srv_conn *c);
 void srv_props(srv_conn *c);
 void srv_slots(srv_conn *c);
 void srv_slot_action(srv_conn *c);
+void srv_control(srv_conn *c);
 void srv_embeddings(srv_conn *c);
 void srv_not_stored(srv_conn *c);
 void srv_page(srv_conn *c);

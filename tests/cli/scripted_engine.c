@@ -48,7 +48,7 @@ struct swl_request {
     char *text;            /* the prompt */
     int32_t *ids, n_prompt, n_done;
     step *steps;
-    int32_t n_steps, at, n_calls;
+    int32_t n_steps, room, at, n_calls;
     char call_ids[32][40];
     const char *stop;      /* that ends the answer */
     char stop_text[256];
@@ -214,11 +214,15 @@ static int32_t render(text *t, const char *messages, const char *tools)
 
 static void push_step(swl_request *r, swl_event_kind kind, const char *p, size_t n, int32_t n_tokens, bool broken)
 {
-    step *grown = realloc(r->steps, (size_t)(r->n_steps + 1) * sizeof *grown);
+    step *grown;
 
-    if (!grown)
-        abort();
-    r->steps = grown;
+    if (r->n_steps == r->room) {
+        r->room = r->room ? 2 * r->room : 64;
+        grown = realloc(r->steps, (size_t)r->room * sizeof *grown);
+        if (!grown)
+            abort();
+        r->steps = grown;
+    }
     r->steps[r->n_steps++] = (step){kind, strndup(p, n), r->n_calls, n_tokens, broken};
 }
 

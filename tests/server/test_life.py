@@ -5,6 +5,7 @@ usage: test_life.py PROGRAM     (the program built with scripted.c)
 """
 import json
 import random
+import re
 import signal
 import socket
 import threading
@@ -232,6 +233,21 @@ class SignsOfLife(unittest.TestCase):
             self.assertGreater(len(a.events()), 6)
 
 
+class Control(unittest.TestCase):
+    def test_reasoning_can_be_ended(self):
+        with Server(SCRIPT_DELAY_MS=30, SCRIPT_TEXT="<think>" + "hm " * 1000 + "</think>Now.") as server:
+            c = start(server, stream=True, max_tokens=3500)
+            first = json.loads(c.until(b"hm").split(b"data: ")[1].split(b"\n")[0])
+            a = server.post(CHAT + "/control", {"id": first["id"], "action": "reasoning_end"})
+            self.assertEqual((a.status, a.json), (200, {"success": True}))
+            begin = time.monotonic()
+            text = "".join(re.findall(r'"content":"([^"]*)"', c.until(b"[DONE]").decode()))
+            self.assertTrue(text.endswith("Now."), text)
+            self.assertLess(time.monotonic() - begin, SOON)
+            for bad, status in [({"id": first["id"], "action": "reasoning_end"}, 404), ({"id": 5}, 400), ({"id": "x", "action": "y"}, 400), ("{", 400)]:
+                self.assertEqual(server.post(CHAT + "/control", bad).status, status)
+
+
 class Faults(unittest.TestCase):
     def test_in_one_piece(self):
         with Server(SCRIPT_FAIL_AT=3) as server:
@@ -253,6 +269,17 @@ class Faults(unittest.TestCase):
         for name, code in (("SCRIPT_OPEN", 5), ("SCRIPT_ENGINE", 7)):
             with self.assertRaisesRegex(AssertionError, name + " of the script"):
                 Server(**{name: code})
+
+    def test_prompts_are_logged_when_that_is_wanted(self):
+        with Server("--log-prompts") as server:
+            server.chat("verysecret")
+            self.assertIn("[user]verysecret", server.stderr())
+
+    def test_unknown_fields_are_named(self):
+        with Server() as server:
+            server.chat(no_such_field="verysecret", **{"very secret": 1, "store": True})
+            self.assertIn('unknown field "no_such_field"', server.stderr())
+            self.assertNotRegex(server.stderr(), "secret|store")
 
     def test_nothing_of_a_prompt_is_logged(self):
         with Server(SCRIPT_FAIL_AT=3) as server:

@@ -30,7 +30,8 @@ def q4_0(n_values, scale):
 
 def tensors(n_layers):
     """(name, shape with rows first, type, scale)"""
-    yield "token_embd.weight", (VOCAB, HIDDEN), Q4_0, 0.1
+    # Large, so that each token keeps its own direction and random tokens are routed nearly evenly.
+    yield "token_embd.weight", (VOCAB, HIDDEN), Q4_0, 1
     yield "output_norm.weight", (HIDDEN,), F32, 1
     yield "output.weight", (VOCAB, HIDDEN), Q4_0, 0.003
     key, value = K_HEADS * STATE, V_HEADS * STATE

@@ -39,6 +39,7 @@ cp "$here/../../web/tsconfig.json" "$build/page/web/"
 
 program=$build/tests/swiftlet_scripted
 if [ -x "$program" ] && "$program" serve --help >/dev/null 2>&1; then
+    grep -q 'id="app"' "$program" || { echo "$program has no page: configure it with -D SWL_WEB=ON"; exit 1; }
     set -- --program "$program" "$@"
 fi
 cd "$work"

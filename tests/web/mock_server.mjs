@@ -8,6 +8,7 @@
 //   key        the key that is asked for            context  tokens
 //   refuse     {status, code, message, retryAfter}: what chat requests get, `times` of them
 //   cutAt      the connection ends after so many tokens          failAt  an error frame instead
+//   metrics    figures of the expert store are in /metrics only
 //   hold       after the text nothing more comes, until the reader leaves
 //   queue      position that is told before anything else        loading true: everything but the page is 503
 import { createServer } from "node:http";
@@ -90,8 +91,10 @@ export async function start(options) {
     const prompt_ms = first - began;
     let n = 0;
     let reasoning = 0;
+    const store = (k) => (script.metrics ? { expert_hits: 0, expert_misses: 0, bytes_read: 0, hit_rate: 1 }
+      : { expert_hits: 87 * k, expert_misses: 13 * k, bytes_read: 2_000_000 * k, hit_rate: 0.87 });
     const timings = () => ({ cache_n: 0, prompt_n: total, prompt_ms, predicted_n: n, predicted_ms: Date.now() - first + 1,
-      cache: { expert_hits: 87 * n, expert_misses: 13 * n, bytes_read: 2_000_000 * n, hit_rate: 0.87 } });
+      cache: store(n) });
     const limit = b.max_tokens ?? Infinity;
     for (const [field, all] of [["reasoning_content", off ? "" : thought], ["content", text]]) {
       for (const word of all.match(/\s*\S+\s*$|\s*\S+/g) ?? []) {
@@ -132,6 +135,11 @@ export async function start(options) {
     if (path === "/props")
       return json(response, 200, { default_generation_settings: { temperature: 0.7, top_p: 0.8, top_k: 20, min_p: 0 }, n_ctx: script.context,
         chat_template: TEMPLATE, build_info: "swiftlet mock", memory: { budget: 4_000_000_000, used: 3_100_000_000, pool: 2_000_000_000 } });
+    if (path === "/metrics" && script.metrics) {
+      response.writeHead(200, { "Content-Type": "text/plain" });
+      return response.end(`# TYPE swiftlet_expert_cache_hits_total counter\nswiftlet_expert_cache_hits_total ${75 * Date.now()}\n` +
+        `swiftlet_expert_cache_misses_total ${25 * Date.now()}\nswiftlet_storage_read_bytes_total ${1e6 * Date.now()}\nswiftlet_memory_bytes{kind="resident"} 2500000000\n`);
+    }
     if (path === "/tokenize") return json(response, 200, { tokens: (await body(request)).content.match(/\S+/g) ?? [] });
     if (path === "/v1/chat/completions") return chat(request, response).catch(() => response.destroy());
     if (path === "/v1/chat/completions/control") {

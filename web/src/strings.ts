@@ -81,6 +81,7 @@ export const T = {
   editSend: "Send as new version",
   cancel: "Cancel",
   regenerate: "Answer again",
+  oneAtATime: "An answer is being written. Stop it first.",
   goOn: "Continue",
   versionBack: "Previous version",
   versionNext: "Next version",

@@ -101,6 +101,26 @@ export async function props(): Promise<Props> {
   };
 }
 
+export interface Counters {
+  hits: number;
+  misses: number;
+  bytes: number; // read from the drive
+  resident: number; // memory of the process; 0: unknown
+}
+
+// The server's counters since its start; null when it has none.
+export async function counters(): Promise<Counters | null> {
+  try {
+    const text = await (await request("/metrics")).text();
+    const value = (name: string) => Number(text.match(new RegExp(`^swiftlet_${name} (\\S+)`, "m"))?.[1] ?? NaN);
+    const c = { hits: value("expert_cache_hits_total"), misses: value("expert_cache_misses_total"),
+      bytes: value("storage_read_bytes_total"), resident: value('memory_bytes\\{kind="resident"\\}') || 0 };
+    return Number.isFinite(c.hits + c.misses + c.bytes) ? c : null;
+  } catch {
+    return null;
+  }
+}
+
 export async function health(): Promise<boolean> {
   try {
     await request("/health");

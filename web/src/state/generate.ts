@@ -8,7 +8,7 @@ import { newId, TAB } from "../lib/id";
 import { pathTo } from "../lib/tree";
 import { T } from "../strings";
 import { append, chats, ensureChat, keep, rescue, shown, type Conversation } from "./chats";
-import { sample } from "./numbers";
+import { sample, watchCounters } from "./numbers";
 import { say, showToast, speak, speakRest } from "./say";
 import { canAnswerNow, noticed, pause, props } from "./server";
 
@@ -234,11 +234,16 @@ class Receiver {
     if (now - before.at < 500) return;
     const looked = t.hits + t.misses - before.t.hits - before.t.misses;
     const rate = ms > 0 ? (1000 * (t.predicted_n - before.t.predicted_n)) / ms : t.predicted_ms > 0 ? (1000 * t.predicted_n) / t.predicted_ms : 0;
-    const hits = looked > 0 ? (t.hits - before.t.hits) / looked : -1;
-    const reads = looked > 0 ? (1000 * (t.bytes - before.t.bytes)) / (now - before.at) : -1;
     this.seen = { at: now, t };
-    update(this.conv.id, { rate, hits, reads });
-    sample({ rate, hits, reads });
+    update(this.conv.id, { rate });
+    sample({ rate });
+    if (looked > 0) this.store((t.hits - before.t.hits) / looked, (1000 * (t.bytes - before.t.bytes)) / (now - before.at));
+  }
+
+  // Of the expert store. A server that tells them at the end only has counters of its own, which are looked at meanwhile.
+  store(hits: number, reads: number): void {
+    update(this.conv.id, { hits, reads });
+    sample({ hits, reads });
   }
 
   private change(c: Partial<Message>): void {
@@ -318,6 +323,7 @@ async function run(conv: Conversation, id: string, prefill: boolean): Promise<vo
   conv.set(start);
   r.save();
   receiving.add(r);
+  const unwatch = watchCounters((hits, reads) => r.m.timings?.hits || r.store(hits, reads));
   let error: api.ApiError | null = null;
   for (let n = 0; ; n++) {
     error = await attempt(r, body, abort.signal);
@@ -329,6 +335,7 @@ async function run(conv: Conversation, id: string, prefill: boolean): Promise<vo
     update(conv.id, { phase: "connect" });
   }
   receiving.delete(r);
+  unwatch();
   const stopped = abort.signal.aborted;
   await r.end(stopped ? { status: "stopped" }
     : error ? { status: r.got && error.kind === "down" ? "interrupted" : "error", fault: error.fault } : { status: "done" });

@@ -72,7 +72,10 @@ export function noticed(state: ServerState): void {
 
 export async function refreshMemory(): Promise<void> {
   try {
-    props.value = await api.props();
+    const [p, c] = await Promise.all([api.props(), api.counters()]);
+    // The plan says what is set aside, the process what it has.
+    if (p.memory && c?.resident) p.memory.used = c.resident;
+    props.value = p;
   } catch {
     // The next look at the server says what is wrong.
   }

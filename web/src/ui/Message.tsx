@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Signal } from "@preact/signals";
+import { useComputed, type Signal } from "@preact/signals";
 import type { Message as M } from "../types";
 import { clock, dateTime } from "../lib/format";
 import { copyText } from "../lib/files";
@@ -101,18 +101,24 @@ function EditField({ conv, m }: { conv: Conversation; m: M }) {
 }
 
 function Versions({ conv, m }: { conv: Conversation; m: M }) {
-  const all = (conv.versions.value.get(m.parent) ?? []).filter((x) => x.role === m.role);
+  // As text, so that a change elsewhere in the tree is none here.
+  const ids = useComputed(() => (conv.versions.value.get(m.parent) ?? []).filter((x) => x.role === m.role).map((x) => x.id).join(" "));
+  const all = ids.value.split(" ");
   if (all.length < 2) return null;
-  const at = all.findIndex((x) => x.id === m.id);
-  const blocked = busy(conv.id);
-  const go = (i: number) => void selectVersion(conv, all[i].id);
+  const at = all.indexOf(m.id);
+  const go = (i: number) => void selectVersion(conv, all[i]);
   return (
     <span class="versions" role="group" aria-label={T.versionLabel(at + 1, all.length)}>
-      <IconButton icon="left" label={T.versionBack} disabled={blocked || at <= 0} onClick={() => go(at - 1)} />
+      <IconButton icon="left" label={T.versionBack} disabled={at <= 0} onClick={() => go(at - 1)} />
       <span class="version">{T.version(at + 1, all.length)}</span>
-      <IconButton icon="right" label={T.versionNext} disabled={blocked || at >= all.length - 1} onClick={() => go(at + 1)} />
+      <IconButton icon="right" label={T.versionNext} disabled={at >= all.length - 1} onClick={() => go(at + 1)} />
     </span>
   );
+}
+
+function idleOnly(conv: Conversation, act: () => void): void {
+  if (busy(conv.id)) showToast({ text: T.oneAtATime }, 3000);
+  else act();
 }
 
 const copy = (m: M) => void copyText(m.role === "user" ? contentOf(m) : m.text)
@@ -121,17 +127,18 @@ const copy = (m: M) => void copyText(m.role === "user" ? contentOf(m) : m.text)
 // Whether an answer may be gone on with: it was stopped, cut off, or reached the limit.
 const unfinished = (m: M): boolean => m.status === "stopped" || m.status === "interrupted" || m.finish === "length" || (m.status === "error" && !!m.text);
 
+// While an answer is written, what would start another says so; the list's class shows it, so that a long list need not
+// be drawn again for it.
 function Actions({ conv, m, last }: { conv: Conversation; m: M; last: boolean }) {
-  const blocked = busy(conv.id);
   if (m.status === "streaming") return null;
   return (
     <div class="actions">
       <Versions conv={conv} m={m} />
       {(m.text || m.files) && <IconButton icon="copy" label={T.copy} onClick={() => copy(m)} />}
-      {m.role === "user" && <IconButton icon="edit" label={T.edit} disabled={blocked} onClick={() => (editing.value = m.id)} />}
-      {m.role === "assistant" && <IconButton icon="again" label={T.regenerate} disabled={blocked} onClick={() => void regenerate(conv, m)} />}
+      {m.role === "user" && <IconButton icon="edit" label={T.edit} class="starts" onClick={() => idleOnly(conv, () => (editing.value = m.id))} />}
+      {m.role === "assistant" && <IconButton icon="again" label={T.regenerate} class="starts" onClick={() => idleOnly(conv, () => void regenerate(conv, m))} />}
       {m.role === "assistant" && last && !unfinished(m) && m.text &&
-        <IconButton icon="forward" label={T.goOn} disabled={blocked} onClick={() => void goOn(conv, m)} />}
+        <IconButton icon="forward" label={T.goOn} class="starts" onClick={() => idleOnly(conv, () => void goOn(conv, m))} />}
       <time class="time" dateTime={new Date(m.created).toISOString()} title={dateTime(m.created)}>{clock(m.created)}</time>
     </div>
   );
@@ -175,7 +182,7 @@ function Note({ conv, m, last }: { conv: Conversation; m: M; last: boolean }) {
 }
 
 function Continue({ conv, m }: { conv: Conversation; m: M }) {
-  return <button type="button" class="button" disabled={busy(conv.id)} onClick={() => void goOn(conv, m)}>{T.goOn}</button>;
+  return <button type="button" class="button starts" onClick={() => idleOnly(conv, () => void goOn(conv, m))}>{T.goOn}</button>;
 }
 
 export interface MessageProps {
@@ -186,10 +193,11 @@ export interface MessageProps {
 }
 
 function Question({ conv, m, n, last }: { conv: Conversation; m: M; n: number; last: boolean }) {
+  const edited = useComputed(() => editing.value === m.id).value;
   return (
     <article class="message user" aria-label={T.questionName(n)}>
       <h2 class="role">{T.you}<span class="offscreen">, {T.questionName(n)}</span></h2>
-      {editing.value === m.id ? <EditField conv={conv} m={m} /> : (
+      {edited ? <EditField conv={conv} m={m} /> : (
         <>
           <div class="bubble">
             {m.files?.length ? <Files m={m} /> : null}

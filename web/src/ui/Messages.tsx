@@ -12,12 +12,31 @@ import { Message, type MessageProps } from "./Message";
 
 const FIRST = 12; // messages drawn at once
 const STEP = 4; // and then at a time
+const GROUP = 20; // messages that are drawn again together
 const NEAR = 48; // px from the end that still count as the end
 
-// Draws a message again only for what it shows, not for every change of the list. (preact/compat has a memo, but with it
-// "change" events would mean "input".)
 function One(p: MessageProps) {
   return useMemo(() => <Message {...p} />, [p.conv, p.cell, p.n, p.last]);
+}
+
+interface GroupProps {
+  conv: Conversation;
+  ids: string[];
+  from: number; // index of the first that is drawn
+  questions: number; // before these
+  answers: number;
+  end: string; // the conversation's last message
+}
+
+// Some messages that follow one another. A change of the list draws only the groups again that it touches, and in them the
+// messages that it touches. (preact/compat has a memo, but with it "change" events would mean "input".)
+function Group({ conv, ids, from, questions, answers, end }: GroupProps) {
+  const list = () => ids.map((id, i) => {
+    const cell = conv.cells.get(id)!;
+    const n = cell.peek().role === "user" ? ++questions : ++answers;
+    return i < from ? null : <li key={id}><One conv={conv} cell={cell} n={n} last={id === end} /></li>;
+  });
+  return useMemo(() => <>{list()}</>, [conv, ids.join(" "), Math.max(0, from), questions, answers, ids.includes(end)]);
 }
 
 // The index from which messages are drawn; goes down to 0 in steps.
@@ -90,18 +109,18 @@ export function Messages() {
   useLayoutEffect(() => {
     if (running) jump(); // what was just sent is looked at
   }, [running]);
-  let questions = 0;
-  let answers = 0;
+  const groups: GroupProps[] = [];
+  for (let at = 0, questions = 0; at < path.length; at += GROUP) {
+    const ids = path.slice(at, at + GROUP);
+    groups.push({ conv: conv!, ids, from: from - at, questions, answers: at - questions, end: path[path.length - 1] });
+    questions += ids.filter((id) => conv!.cells.get(id)!.peek().role === "user").length;
+  }
   return (
     <div class="view">
       <div class="scroll" ref={box} onScroll={scrolled} tabIndex={-1}
       onClick={(e) => codeClick(e, (text) => showToast({ text }, 2500))}>
-      <ol class={`messages ${path.length ? "" : "none"}`} ref={list} aria-label={T.messages}>
-        {path.map((id, i) => {
-          const cell = conv!.cells.get(id)!;
-          const n = cell.peek().role === "user" ? ++questions : ++answers;
-          return i < from ? null : <li key={id}><One conv={conv!} cell={cell} n={n} last={i === path.length - 1} /></li>;
-        })}
+      <ol class={`messages ${path.length ? "" : "none"} ${running ? "busy" : ""}`} ref={list} aria-label={T.messages}>
+        {groups.map((g, i) => <Group key={i} {...g} />)}
       </ol>
       {!path.length && <Empty />}
     </div>

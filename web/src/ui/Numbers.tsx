@@ -2,7 +2,7 @@ import { useEffect } from "preact/hooks";
 import { percent } from "../lib/format";
 import { current, shown } from "../state/chats";
 import { activities } from "../state/generate";
-import { histories, sample } from "../state/numbers";
+import { histories } from "../state/numbers";
 import { props, refreshMemory } from "../state/server";
 import { T } from "../strings";
 import { Curve } from "./Curve";
@@ -13,7 +13,7 @@ function useMemory(): void {
   useEffect(() => {
     const look = () => {
       if (document.hidden) return;
-      void refreshMemory().then(() => sample({ memory: props.value?.memory?.used ?? -1 }));
+      void refreshMemory();
     };
     look();
     const timer = setInterval(look, LOOK);

@@ -8,6 +8,8 @@
 #include "interrupt.h"
 #include "output.h"
 
+enum { LONG_PROMPT = 128 }; /* tokens that take long enough to say so before the first pass has ended */
+
 /* ---- settings --------------------------------------------------------------------------------------------------------- */
 
 swl_status answer_init(answer *w, const arguments *a, engine *e, bool greedy_unless_asked, swl_error *err)
@@ -199,6 +201,8 @@ static bool on_event(void *arg, const swl_event *ev)
     switch (ev->kind) {
     case SWL_EVENT_START:
         w->usage.n_cached = ev->n_done;
+        if (ev->n_total - ev->n_done >= LONG_PROMPT && chatty(w))
+            progress_show("reading prompt %d/%d", ev->n_done, ev->n_total);
         break;
     case SWL_EVENT_PROGRESS:
         on_progress(w, ev);
@@ -406,6 +410,8 @@ void answer_stats(const answer *w, bool asked)
     char line[320], read[16], speed[16];
     int n;
 
+    if (!asked && w->finish == SWL_FINISH_CANCELLED && !u->n_generated)
+        return; /* what was not computed has no figures */
     if (!asked && (stats->set ? !stats->on : !stderr_is_terminal() || opt_on(w->a, OPT_QUIET)))
         return;
     n = snprintf(line, sizeof line, "%d tok  %.1f t/s | prompt %d (%d cached) %.0f t/s", u->n_generated,

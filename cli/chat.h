@@ -29,7 +29,7 @@ swl_status conversation_set_system(conversation *c, const char *text, swl_error 
 /* Another model for the same messages; if it cannot be opened, the old one again. */
 swl_status conversation_switch(conversation *c, const char *model, swl_error *err);
 
-/* One exchange. When it fails the conversation is as before it. */
+/* One exchange. When it fails, or is stopped before the first word, the conversation is as before it. */
 swl_status conversation_turn(conversation *c, const char *text, swl_error *err);
 /* Answers what is there; an answer that fails leaves nothing. */
 swl_status conversation_answer(conversation *c, swl_error *err);

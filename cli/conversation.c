@@ -151,11 +151,17 @@ swl_status conversation_switch(conversation *c, const char *model, swl_error *er
 
 /* ---- answers ---------------------------------------------------------------------------------------------------------- */
 
+/* Stopped before the first word. */
+static bool nothing_said(const conversation *c)
+{
+    return c->answer.finish == SWL_FINISH_CANCELLED && !c->answer.text.n && !c->answer.reasoning.n;
+}
+
 static void note_context(conversation *c)
 {
     int used = answer_context(&c->answer);
 
-    if (opt_on(&c->a, OPT_QUIET))
+    if (opt_on(&c->a, OPT_QUIET) || nothing_said(c))
         return;
     if (c->answer.finish == SWL_FINISH_CONTEXT)
         note("the context is full: /clear begins a new conversation, /undo takes back the last exchange, --ctx makes room for "
@@ -177,6 +183,8 @@ swl_status conversation_answer(conversation *c, swl_error *err)
         swl_chat_truncate(c->chat, n_before);
         return st;
     }
+    if (nothing_said(c))
+        swl_chat_truncate(c->chat, n_before);
     if (opt_on(&c->a, OPT_JSON))
         out_json(answer_json(&c->answer));
     else if (c->ends_lines || stdout_is_terminal())
@@ -195,7 +203,7 @@ swl_status conversation_turn(conversation *c, const char *text, swl_error *err)
 
     if (!st)
         st = conversation_answer(c, err);
-    if (st)
+    if (st || nothing_said(c))
         swl_chat_truncate(c->chat, n_before);
     return st;
 }

@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "interrupt.h"
+#include "offer.h"
 #include "output.h"
 
 /* clang-format off */
@@ -114,6 +115,8 @@ static swl_status run(command_id id, int argc, char **argv, bool *verbose, swl_e
     } else {
         if (!st)
             st = check_operands(&a, err);
+        if (!st && (option_rows[OPT_MODEL].commands & 1u << id))
+            st = offer_model(&a, err);
         if (!st)
             st = commands[id].run(&a, err);
     }

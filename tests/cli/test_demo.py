@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy
@@ -21,6 +22,9 @@ import safetensors.numpy
 import tokenizers
 
 import harness
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "install"))
+import fake_hub
 
 PROGRAM = sys.argv.pop(1)
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -157,6 +161,41 @@ class Dump(unittest.TestCase):
         self.assertEqual(p.returncode, 3)
         self.assertIn(b"model.layers.0.", p.stderr)
         self.assertEqual(run("dump-tensor", MODEL, "model.layers.0.mlp.experts.99.up_proj", "/tmp/never").returncode, 3)
+
+
+class Offer(unittest.TestCase):
+    def test_a_model_of_the_hub_is_offered_at_a_terminal(self):
+        with tempfile.TemporaryDirectory() as home, fake_hub.Hub(fake_hub.read_dir(MODEL)) as hub:
+            env = {"SWIFTLET_HOME": home, "HF_ENDPOINT": hub.url, "HF_HUB_CACHE": home}
+            p = run("generate", "org/name", "-p", "x", "-n", "2", **env)
+            self.assertEqual((p.returncode, p.stdout), (3, b""))
+            self.assertIn(b'get it with "swiftlet pull org/name"', p.stderr)
+            self.assertEqual(hub.requests, [])
+            t = harness.Terminal(PROGRAM, "generate", "org/name", "-p", "x", "-n", "2", **env)
+            t.expect(b"org/name is not installed. Download ")
+            self.assertRegex(t.expect(b"[y/N] ").decode(), r"MB to .*org--name\.qpack \(.* free\)")
+            t.type(b"n\r")
+            self.assertEqual(t.finish(), 3)
+            t = harness.Terminal(PROGRAM, "generate", "org/name", "-p", "Once upon a time", "-n", "4", **env)
+            t.expect(b"[y/N] ")
+            t.type(b"y\r")
+            self.assertEqual(t.finish(60), 0, t.seen)
+            plain = run("generate", "org/name", "-p", "Once upon a time", "-n", "4", **env)
+            self.assertEqual(plain.stdout, run("generate", MODEL, "-p", "Once upon a time", "-n", "4").stdout)
+
+
+class Stopping(unittest.TestCase):
+    def test_ctrl_c_in_the_middle_of_a_long_prompt(self):
+        """The model reads in passes of many tokens; the signal does not wait for one to end."""
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(b"word " * 3800)
+            f.flush()
+            t = harness.Terminal(PROGRAM, "chat", MODEL, "--system-file", f.name, "hello")
+            t.expect(b"reading prompt 0/", 60)
+        t.type(b"\x03")
+        begin = time.monotonic()
+        self.assertEqual(t.finish(60), 130)
+        self.assertLess(time.monotonic() - begin, 3)
 
 
 class Evaluation(unittest.TestCase):

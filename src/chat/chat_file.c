@@ -213,6 +213,7 @@ swl_status swl_chat_save(const swl_chat *c, const char *path, swl_error *err)
 
     if (st)
         return st;
+    swl_chat_private(f.fd);
     swl_step_acquire(c->engine);
     st = write_json(c, f.fd, path, err);
     if (!st)

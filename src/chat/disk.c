@@ -22,6 +22,15 @@ enum { LAYOUT_VERSION = 1, HEX = 64 };
 
 static const char suffix[] = ".session";
 
+void swl_chat_private(int fd)
+{
+#ifdef _WIN32
+    (void)fd; /* the directory's access list applies */
+#else
+    (void)fchmod(fd, 0600);
+#endif
+}
+
 static swl_status no_memory(swl_error *err)
 {
     return swl_fail(err, SWL_E_NOMEM, "session directory: out of memory");
@@ -276,6 +285,7 @@ static swl_status write_file(const char *path, const swl_session *s, const int32
 
     if (st)
         return st;
+    swl_chat_private(f.fd);
     st = swl_snapshot_write(s, swl_session_n_tokens(s), marks, n_marks, f.fd, path, err);
     return swl_file_atomic_end(&f, st, err);
 }

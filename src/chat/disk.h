@@ -39,4 +39,7 @@ swl_status swl_disk_load(swl_disk *d, int32_t file, swl_session *s, swl_error *e
 /* Saves a conversation with the marks at some positions, unless it is there. What it continues is removed. */
 swl_status swl_disk_save(swl_disk *d, const swl_session *s, const int32_t *marks, int32_t n_marks, swl_error *err);
 
+/* What was said is nobody else's business: an open file becomes readable by its owner alone. */
+void swl_chat_private(int fd);
+
 #endif

@@ -38,11 +38,13 @@ static swl_status open_slots(swl_engine *e, swl_error *err)
     e->n_slots = e->model->plan.n_sessions;
     e->slots = swl_calloc((size_t)e->n_slots, sizeof *e->slots);
     e->info = swl_calloc((size_t)e->n_slots, sizeof *e->info);
+    e->entries = swl_calloc((size_t)e->n_slots, sizeof *e->entries);
+    e->who = swl_calloc((size_t)e->n_slots, sizeof(swl_request *));
     e->rows = swl_calloc((size_t)e->n_slots * vocab, sizeof *e->rows);
     e->row = swl_calloc(vocab, sizeof *e->row);
     e->counts = swl_calloc(vocab, sizeof *e->counts);
     e->mask = swl_calloc((vocab + 31) / 32, sizeof *e->mask);
-    if (!e->slots || !e->info || !e->rows || !e->row || !e->counts || !e->mask)
+    if (!e->slots || !e->info || !e->entries || !e->who || !e->rows || !e->row || !e->counts || !e->mask)
         return swl_fail(err, SWL_E_NOMEM, "engine: out of memory");
     for (int32_t i = 0; i < e->n_slots && !st; i++) {
         st = swl_session_create(&e->slots[i].session, e->model, err);
@@ -107,6 +109,8 @@ void swl_engine_close(swl_engine *e)
     swl_chat_template_close(&e->tpl);
     swl_free(e->slots);
     swl_free(e->info);
+    swl_free(e->entries);
+    swl_free(e->who);
     swl_free(e->rows);
     swl_free(e->row);
     swl_free(e->counts);
@@ -360,7 +364,6 @@ static void draw(swl_engine *e, swl_request *r, const float *logits)
     if (r->o.logprobs)
         emit_token(e, r, logits, id, false);
     st = swl_answer_token(e, r, id, &why, &err);
-    r->pending = true;
     if (st || why)
         finish(e, r, st ? SWL_FINISH_NONE : why, st ? &err : NULL);
 }
@@ -383,16 +386,12 @@ static void count_experts(swl_engine *e, const pass *p, swl_request *r)
     r->usage.expert_bytes_read += now.expert_bytes_read - p->before.expert_bytes_read;
 }
 
-/* One token of every answer. */
-static void run_answers(swl_engine *e)
+/* Who has a token to run; those that were cancelled end here. */
+static int32_t gather_answers(swl_engine *e)
 {
-    swl_batch_entry *entries = swl_calloc((size_t)e->n_slots, sizeof *entries);
-    swl_request **who = swl_calloc((size_t)e->n_slots, sizeof(swl_request *));
-    int64_t vocab = e->model->config->vocab;
-    pass p = {.st = entries && who ? SWL_OK : SWL_E_NOMEM};
     int32_t n = 0;
 
-    for (int32_t i = 0; i < e->n_slots && !p.st; i++) {
+    for (int32_t i = 0; i < e->n_slots; i++) {
         swl_request *r = e->slots[i].owner;
 
         if (!r || r->phase != SWL_REQUEST_ANSWER)
@@ -401,28 +400,35 @@ static void run_answers(swl_engine *e)
             finish(e, r, SWL_FINISH_CANCELLED, NULL);
             continue;
         }
-        who[n] = r;
-        entries[n++] = (swl_batch_entry){r->slot->session, &r->out[r->n_out - 1], 1, SWL_LOGITS_LAST};
+        e->who[n] = r;
+        e->entries[n++] = (swl_batch_entry){r->slot->session, &r->out[r->n_out - 1], 1, SWL_LOGITS_LAST};
     }
-    swl_model_stats_get(e->model, &p.before);
-    if (n)
-        p.st = swl_batch_eval(entries, n, e->rows, &p.err);
-    for (int32_t i = 0; i < n; i++) {
-        swl_slot *s = who[i]->slot;
+    return n;
+}
 
-        count_experts(e, &p, who[i]);
-        who[i]->pending = false;
+/* One token of every answer. */
+static void run_answers(swl_engine *e)
+{
+    int32_t n = gather_answers(e);
+    pass p = {0};
+
+    if (!n)
+        return;
+    swl_model_stats_get(e->model, &p.before);
+    p.st = swl_batch_eval(e->entries, n, e->rows, &p.err);
+    for (int32_t i = 0; i < n; i++) {
+        swl_request *r = e->who[i];
+
+        count_experts(e, &p, r);
         if (!p.st)
-            p.st = swl_slot_follow(e, s, &p.err);
+            p.st = swl_slot_follow(e, r->slot, &p.err);
         if (p.st) {
-            finish(e, who[i], SWL_FINISH_NONE, &p.err);
+            finish(e, r, SWL_FINISH_NONE, &p.err);
             continue;
         }
-        note_slot(e, s);
-        draw(e, who[i], e->rows + i * vocab);
+        note_slot(e, r->slot);
+        draw(e, r, e->rows + (int64_t)i * e->model->config->vocab);
     }
-    swl_free(entries);
-    swl_free(who);
 }
 
 /* The end of a prompt's next part: cut where a mark goes. */

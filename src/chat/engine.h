@@ -111,8 +111,6 @@ struct swl_request {
     int32_t mark_at;          /* the last one */
     int32_t *out;             /* [n_out] generated; the last may not have run yet */
     int32_t n_out, n_out_max;
-    bool pending;             /* it has not */
-    int32_t n_answer;         /* of out, before the answer begins; -1: still reasoning */
     int32_t forced[SWL_FORCED_MAX], n_forced, forced_at; /* tokens that are not drawn */
     bool closing;             /* reasoning is being closed */
     swl_rng rng;
@@ -176,7 +174,9 @@ struct swl_engine {
     int32_t n_slots, n_running;
     int32_t turn;             /* whose prompt comes next */
     uint64_t clock;           /* starts of requests */
-    float *rows;              /* [n_slots][vocab] logits of a pass */
+    swl_batch_entry *entries; /* [n_slots] of a pass, */
+    swl_request **who;        /* [n_slots] whose they are, */
+    float *rows;              /* [n_slots][vocab] and their logits */
     float *row;               /* [vocab] one of them, changed */
     int32_t *counts;          /* [vocab] zero between uses */
     uint32_t *mask;           /* [(vocab + 31) / 32] */

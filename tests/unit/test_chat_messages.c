@@ -310,6 +310,50 @@ static void absurd_requests_are_refused(void **state)
     free(text);
 }
 
+/* ---- memory ---- */
+
+/* Every allocation of a request fails once: it ends in an error or does without, and the next one is as if nothing had been. */
+static void a_request_survives_every_failed_allocation(void **state)
+{
+    swl_request_options o = of("[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"<think>a\"},"
+                               "{\"role\":\"assistant\",\"content\":\"b\",\"reasoning\":\"r\",\"tool_calls\":[{\"id\":\"c\","
+                               "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"content\":\"d\"}]");
+    static const char *const stop[] = {"zzz"};
+    result want = {0};
+    int n_failed = 0;
+
+    (void)state;
+    o.n_max = 1;
+    o.stop = stop;
+    o.n_stop = 1;
+    o.logprobs = true;
+    ask(&q36, &want, o);
+    for (int n = 0; n < 400; n++) {
+        result r = {0};
+        swl_error err = {0};
+        swl_status st;
+        bool busy;
+
+        o.on_event = result_on_event;
+        o.arg = &r;
+        swl_mem_fail_after(n, false);
+        st = swl_request_create(&r.request, q36.engine, &o, &err);
+        if (!st)
+            st = swl_engine_submit(q36.engine, r.request, &err);
+        if (st)
+            assert_true(err.message[0]);
+        while (!st && !r.done)
+            assert_int_equal(swl_engine_step(q36.engine, &busy, NULL), SWL_OK);
+        swl_mem_fail_after(-1, false);
+        n_failed += st || r.failed;
+        if (!st && !r.failed)
+            assert_memory_equal(r.ids, want.ids, (size_t)r.n_tokens * sizeof *r.ids);
+        result_deinit(&r);
+    }
+    assert_true(n_failed > 20 && n_failed < 390); /* not all were needed, and in the end there were no more */
+    result_deinit(&want);
+}
+
 /* ---- templates ---- */
 
 static void templates_are_known_by_what_they_do(void **state)
@@ -395,6 +439,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(templates_may_refuse),
         cmocka_unit_test(absurd_requests_are_refused),
+        cmocka_unit_test(a_request_survives_every_failed_allocation),
         cmocka_unit_test(templates_are_known_by_what_they_do),
         cmocka_unit_test(families_have_templates_built_in),
     };

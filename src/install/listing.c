@@ -125,12 +125,15 @@ static bool is_hidden(const char *path)
     return *path == '.' || strstr(path, "/.");
 }
 
-/* "x/../.." is hidden by its look, but no file of a repository is called so. */
+/* "." or ".." as a component: hidden by its look, but no file of a repository is called so. */
 static bool climbs(const char *path)
 {
     for (const char *p = path; p; p = strchr(p, '/')) {
+        size_t n;
+
         p += *p == '/';
-        if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/'))
+        n = strspn(p, ".");
+        if ((n == 1 || n == 2) && (!p[n] || p[n] == '/'))
             return true;
     }
     return false;

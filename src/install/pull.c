@@ -94,7 +94,7 @@ swl_status swl_puller_tick(void *puller, swl_error *err)
     swl_puller *p = puller;
     swl_status st = swl_puller_bytes(p, 0, err);
 
-    if (!st && p->gather && p->unsaved && (p->unsaved >= SWL_SAVE_BYTES || swl_seconds() - p->last_save >= SWL_SAVE_SECONDS))
+    if (!st && p->gather && p->unsaved && (p->unsaved >= p->o->part_bytes || swl_seconds() - p->last_save >= SWL_SAVE_SECONDS))
         st = swl_puller_save(p, err);
     return st;
 }

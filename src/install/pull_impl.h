@@ -12,7 +12,6 @@
 #include "install/stage.h"
 #include "install/state.h"
 
-#define SWL_SAVE_BYTES   (UINT64_C(256) << 20)
 #define SWL_SAVE_SECONDS 10.0
 
 typedef struct swl_puller swl_puller;

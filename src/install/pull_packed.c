@@ -21,7 +21,7 @@ typedef struct item {
     const swl_entry *e;
     swl_fetch *fetch;
     int fd;
-    bool dirty, verified, seen; /* seen: in the state file */
+    bool dirty, verified, seen, copied; /* seen: in the state file; copied: from a cache, once */
     uint64_t written, hurried;
     int n_fetched; /* times that all of it came over */
 } item;
@@ -153,7 +153,7 @@ static char *find_cached(const swl_puller *p, const swl_entry *e)
     const swl_source *s = &p->remote.source;
     char *slash = s->name ? strchr(s->name, '/') : NULL, *path = NULL;
 
-    if (s->kind != SWL_SOURCE_HUB || !slash || !e->digest[0].kind)
+    if (p->dir != p->stage.dir || s->kind != SWL_SOURCE_HUB || !slash || !e->digest[0].kind)
         return NULL;
     for (int32_t i = 0; i < p->o->n_cache_roots && !path; i++) {
         uint64_t size = 0;
@@ -191,8 +191,9 @@ static swl_status copy_items(job *j, swl_error *err)
 
         if (swl_spans_total(&it->fetch->done) == it->e->size)
             continue;
-        from = j->p->local ? swl_path_join(j->p->local, it->e->path) : find_cached(j->p, it->e);
+        from = j->p->local ? swl_path_join(j->p->local, it->e->path) : it->copied ? NULL : find_cached(j->p, it->e);
         if (from) {
+            it->copied = true;
             swl_spans_clear(&it->fetch->done);
             st = copy_item(it, from, err);
             if (!st)

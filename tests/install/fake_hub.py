@@ -18,6 +18,7 @@ Hub.requests as (port name, method, path with query, headers). Switches (attribu
 From the command line: fake_hub.py DIR [--switch VALUE ...] serves a directory and prints both addresses.
 """
 import argparse
+import functools
 import gzip
 import hashlib
 import http.server
@@ -37,8 +38,14 @@ DEFAULTS = dict(page=2, lfs_bytes=1000, expire=0, ignore_range=False, no_range_4
                 tree=None, redirect=None, commit=COMMIT, no_length=False, cut_once=None)
 
 
+@functools.lru_cache(None)
 def git_sha1(data):
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+@functools.lru_cache(None)
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
 
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
@@ -119,7 +126,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return None
         if m:
             return self.tree(m[3], int(query.get("cursor", ["0"])[0]))
-        m = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        m = re.fullmatch(r"(?:/hop)?/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
         if not m or m[1] != hub.repo or m[2] not in hub.versions or m[3] in hub.hide or m[3] not in hub.versions[m[2]]:
             return self.answer(404, b"no such file")
         if hub.redirect:
@@ -152,7 +159,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for path, data in sorted(files.items()):
             e = {"type": "file", "path": path, "size": len(data), "oid": git_sha1(data)}
             if len(data) >= hub.lfs_bytes:
-                e["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
+                e["lfs"] = {"oid": sha256(data), "size": len(data), "pointerSize": 130}
                 e["xetHash"] = "00" * 32
             entries.append(e)
         more = {}
@@ -236,6 +243,8 @@ class Hub:
         self.repo, self.files, self.lock, self.closing = repo, files, threading.RLock(), False
         self.requests, self.signatures, self.n_sent, self.cut_once_times = [], {}, 0, 0
         self.versions = {self.commit: files}
+        for data in files.values():  # now, and not while a client waits
+            git_sha1(data), sha256(data)
         self.servers = []
         for name in ("hub", "cdn"):
             s = Server(("127.0.0.1", 0), Handler)

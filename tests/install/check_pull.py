@@ -1,0 +1,859 @@
+#!/usr/bin/env python3
+"""Pulls from a hub that misbehaves (fake_hub.py) and checks what is there afterwards, byte by byte.
+
+usage: check_pull.py PROGRAM [--kills N] [--only WORD]
+  --kills N    SIGKILLs at random moments of a pull, of a conversion by pull, and of a repack (default 34 each)
+  --only WORD  the checks with WORD in their names
+The last line says "N passed, N failed, N skipped".
+"""
+import argparse
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import fake_hub  # noqa: E402
+from fake_hub import Hub, read_dir  # noqa: E402
+
+CASES = os.path.join(os.path.dirname(HERE), "oracle", "cases")
+TOKEN = "hf_TheTokenOfTheTests0123456789"
+QUICK = ["--retry-wait", "10ms", "--stall", "500ms"]
+passed = failed = skipped = 0
+checks = []
+
+
+class Skip(Exception):
+    pass
+
+
+def check(f):
+    checks.append(f)
+    return f
+
+
+def must(condition, *what):
+    if not condition:
+        raise AssertionError(" ".join(str(w)[-1500:] for w in what) or "condition")
+
+
+def same(what, found, want):
+    must(found == want, what, "is", found, "instead of", want)
+
+
+def tree(d):
+    """What a container holds, without the record of the installation."""
+    return {k: v for k, v in read_dir(d).items()}
+
+
+def listing(d):
+    return sorted(os.path.relpath(os.path.join(at, f), d) for at, ds, fs in os.walk(d) for f in fs + ds)
+
+
+class Room:
+    """A scratch folder, and runs of the program in it."""
+
+    def __init__(self, at=None):
+        self.dir = tempfile.mkdtemp(prefix="swiftlet-pull-", dir=at or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+        self.out = os.path.join(self.dir, "out.qpack")
+        self.said = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def environment(self, hub, **more):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "SWIFTLET_")) and "proxy" not in k.lower()}
+        env.update(HOME=self.dir + "/home", HF_HOME=self.dir + "/hf", XDG_DATA_HOME=self.dir + "/data", HF_TOKEN=TOKEN,
+                   SWIFTLET_HOME="", XDG_CONFIG_HOME=self.dir + "/config")
+        if hub:
+            env["HF_ENDPOINT"] = hub.url
+        env.update(more)
+        return {k: v for k, v in env.items() if v is not None}
+
+    def start(self, hub, *arguments, source="org/name", command="pull", **more):
+        target = ["--local-dir", self.out] if command == "pull" else ["--output", self.out]
+        return subprocess.Popen([PROGRAM, command, source, *target, *QUICK, *arguments], env=self.environment(hub, **more),
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.dir)
+
+    def run(self, hub, *arguments, expect=0, **more):
+        p = self.start(hub, *arguments, **more)
+        try:
+            out, err = p.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            raise
+        self.said += [out, err]
+        must(expect is None or p.returncode == expect, "exit", p.returncode, "instead of", expect, err.decode(), out.decode())
+        return p.returncode, out.decode(), err.decode()
+
+    def complete(self, want):
+        same("files", sorted(tree(self.out)), sorted(want))
+        for name, data in tree(self.out).items():
+            must(data == want[name], name, "differs")
+        must(not os.path.exists(self.out + ".partial"), "a partial directory is left")
+
+    def nothing(self):
+        must(not os.path.exists(self.out), "there is a result")
+
+
+_made = {}
+
+
+def packed(case="q35moe-a"):
+    """A container, made by a conversion from disk."""
+    if case not in _made:
+        with Room() as r:
+            subprocess.run([PROGRAM, "repack", os.path.join(CASES, case), "--output", r.out, "-q"], check=True)
+            files = tree(r.out)
+            files["tokenizer_config.json"] = b'{"chat_template": "x"}\n'
+            hashes = json.loads(files["hashes.json"])
+            hashes["files"]["tokenizer_config.json"] = hashlib.sha256(files["tokenizer_config.json"]).hexdigest()
+            files["hashes.json"] = json.dumps(hashes).encode()
+            _made[case] = files
+    return dict(_made[case])
+
+
+def raw(case="q35moe-a"):
+    return read_dir(os.path.join(CASES, case))
+
+
+def converted(files, *options):
+    """What a conversion of these files from a hub's cache gives."""
+    with Room() as r:
+        snapshot = os.path.join(r.dir, "models--org--name", "snapshots", fake_hub.COMMIT)
+        for name, data in files.items():
+            path = os.path.join(snapshot, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as f:
+                f.write(data)
+        subprocess.run([PROGRAM, "repack", snapshot, "--output", r.out, "-q", *options], check=True)
+        return tree(r.out)
+
+
+# ---- the ordinary ---------------------------------------------------------------------------------------------------------
+
+@check
+def a_container_comes_from_a_hub_as_it_is():
+    with Hub(packed(), no_range_400=True) as hub, Room() as r:
+        _, out, err = r.run(hub)
+        same("result line", out, r.out + "\n")
+        r.complete(packed())
+        state = json.load(open(os.path.join(r.out, ".swiftlet-install.json")))
+        same("record", (state["source"], state["commit"], state["complete"], state["kind"]), ("org/name", hub.commit, True, "hub"))
+        _, out, err = r.run(hub)
+        must("already installed" in err, err)
+
+
+@check
+def a_container_comes_from_a_mirror_and_from_a_directory():
+    with Hub(packed()) as hub, Room() as r, Room() as other:
+        r.run(hub, source=hub.mirror)
+        r.complete(packed())
+        other.run(None, source=r.out)
+        other.complete(packed())
+
+
+@check
+def a_mirror_that_hides_lengths_or_knows_no_ranges_serves():
+    for switches in dict(ignore_range=True), dict(ignore_range=True, cut_once=70000, cut_once_times=2):
+        n = switches.pop("cut_once_times", 0)
+        with Hub(packed(), **switches) as hub, Room() as r:
+            hub.cut_once_times = n
+            r.run(hub, source=hub.mirror)
+            r.complete(packed())
+
+
+@check
+def a_mirror_without_hashes_gives_a_warning_or_is_refused():
+    files = packed()
+    del files["hashes.json"]
+    with Hub(files) as hub, Room() as r:
+        r.run(hub, "--require-hashes", source=hub.mirror, expect=3)
+        r.nothing()
+        err = r.run(hub, source=hub.mirror)[2]
+        must("no hashes.json" in err, err)
+        r.complete(files)
+
+
+@check
+def wrong_hashes_are_noticed():
+    files = packed()
+    files["hashes.json"] = files["hashes.json"].replace(hashlib.sha256(files["config.json"]).hexdigest().encode(), b"0" * 64)
+    with Hub(files) as hub, Room() as r:
+        err = r.run(hub, source=hub.mirror, expect=3)[2]
+        must("config.json" in err, err)
+        r.nothing()
+
+
+@check
+def the_digest_of_hashes_json_pins_the_container():
+    digest = hashlib.sha256(packed()["hashes.json"]).hexdigest()
+    with Hub(packed()) as hub, Room() as r:
+        r.run(hub, "--sha256", "0" * 64, source=hub.mirror, expect=3)
+        r.nothing()
+        r.run(hub, "--sha256", digest, source=hub.mirror)
+        r.complete(packed())
+
+
+@check
+def checkpoints_are_converted_as_from_disk():
+    for case in ("q35moe-a", "next-b", "q35moe-c-mlx5g32s", "golden-next-moe"):
+        want = converted(raw(case))
+        for options in ["--streams", "1"], ["--streams", "8", "--part-size", "64K"]:
+            with Hub(raw(case)) as hub, Room() as r:
+                r.run(hub, *options)
+                r.complete(want)
+
+
+@check
+def a_checkpoint_comes_from_a_mirror():
+    for case in ("q35moe-a-mlx4", "q35moe-c"):
+        with Hub(raw(case)) as hub, Room() as r:
+            r.run(hub, source=hub.mirror)
+            found = tree(r.out)
+            want = converted(raw(case))
+            for name in want:
+                if name not in ("swiftlet.json", "hashes.json", "manifest.json"):  # these name the source
+                    must(found[name] == want[name], name)
+
+
+@check
+def conversion_is_deterministic_under_breaks():
+    want = converted(raw("q35moe-a"), "--bits", "8")
+    with Hub(raw("q35moe-a"), cut=50000) as hub, Room() as r:
+        r.run(hub, "--bits", "8")
+        r.complete(want)
+
+
+@check
+def a_dry_run_says_what_would_be_done_and_leaves_nothing():
+    for files in (packed(), raw("q35moe-a")):
+        with Hub(files) as hub, Room() as r:
+            plan = json.loads(r.run(hub, "--dry-run", "--json")[1].splitlines()[-1] if files is None else
+                              [x for x in r.run(hub, "--dry-run", "--json")[1].splitlines() if '"plan"' in x and '"files"' in x][0])
+            sizes = {f["path"]: f["size"] for f in plan["files"]}
+            for name, size in sizes.items():
+                same(name, size, len(files[name]))
+            same("commit", plan["commit"], hub.commit)
+            must(plan["result_bytes"] > 0 and plan["disk_free"] > 0)
+            same("left", [x for x in os.listdir(r.dir) if x.startswith("out")], [])
+
+
+@check
+def json_events_are_one_object_a_line():
+    with Hub(packed(), slow=3000000) as hub, Room() as r:
+        events = [json.loads(line) for line in r.run(hub, "--json")[1].splitlines()]
+        same("first key", {list(e)[0] for e in events}, {"version"})
+        kinds = [e["event"] for e in events]
+        must("plan" in kinds and kinds[-1] == "done" and "progress" in kinds, kinds)
+        same("received", events[-1]["bytes_received"], sum(len(d) for n, d in packed().items()
+                                                           if n not in ("manifest.json", "hashes.json")))
+
+
+# ---- misbehaviour ---------------------------------------------------------------------------------------------------------
+
+@check
+def trouble_that_passes_is_survived():
+    cases = [dict(cut=100000), dict(expire=1), dict(gzip=True), dict(wrong_range=2), dict(no_range_400=True),
+             dict(status={"blob|resolve": [500, 502, 503, 408, 429]}, retry_after=0), dict(moved=True),
+             dict(status={"api": [500, 429, 502]}, retry_after=0), dict(status={"manifest.json$": [500, 500]}),
+             dict(redirect="host"), dict(redirect="relative")]
+    for files, want in ((packed(), packed()), (raw("q35moe-a-mlx4"), converted(raw("q35moe-a-mlx4")))):
+        for switches in cases:
+            with Hub(files, **json.loads(json.dumps(switches))) as hub, Room() as r:
+                try:
+                    r.run(hub, "--part-size", "65536")
+                    r.complete(want)
+                except AssertionError as e:
+                    raise AssertionError("%s: %s" % (switches, e))
+
+
+@check
+def a_stream_that_stalls_is_asked_for_again():
+    with Hub(packed(), stall=150000) as hub, Room() as r:
+        err = r.run(hub)[2]
+        must("no byte for" in err, err)
+        r.complete(packed())
+
+
+@check
+def trouble_that_stays_is_an_error():
+    for switches, code, word in ((dict(redirect="loop"), 5, "redirects"), (dict(redirect="file"), 5, "redirects"),
+                                 (dict(wrong_total=1000), 5, "length"), (dict(status={"blob": [500] * 1000}), 5, "500"),
+                                 (dict(status={"manifest.json$": [500] * 1000}), 5, "500"),
+                                 (dict(hide=("tokenizer_config.json",)), 3, "tokenizer_config.json"),
+                                 (dict(status={"blob": [400] * 1000}), 5, "400")):
+        with Hub(packed(), **switches) as hub, Room() as r:
+            try:
+                err = r.run(hub, expect=code)[2]
+                must(word in err, err)
+                r.nothing()
+            except AssertionError as e:
+                raise AssertionError("%s: %s" % (switches, e))
+
+
+@check
+def a_failed_manifest_never_means_a_checkpoint():
+    files = {**raw("q35moe-a-mlx4"), "manifest.json": packed()["manifest.json"]}
+    with Hub(files, status={"manifest.json$": [500, 503] * 100}) as hub, Room() as r:
+        r.run(hub, expect=5)
+        r.nothing()
+        same("left", [x for x in os.listdir(r.dir) if x.startswith("out")], [])
+
+
+@check
+def what_is_missing_is_named():
+    with Hub(packed()) as hub, Room() as r:
+        must("repository org/none" in r.run(hub, source="org/none", expect=3)[2])
+        must("revision gone" in r.run(hub, "--revision", "gone", expect=3)[2])
+    with Hub({"readme.txt": b"x", "model.gguf": b"GGUF"}) as hub, Room() as r:
+        must("readme.txt" in r.run(hub, expect=6)[2])
+
+
+@check
+def one_wrong_byte_is_fetched_once_more_and_then_refused():
+    layer = "packed_experts/layer_01.bin"
+    for files, path, want in ((packed(), layer, packed()), (packed(), "config.json", packed()),
+                              (raw("q35moe-a-mlx4"), "model.safetensors", converted(raw("q35moe-a-mlx4")))):
+        with Hub(files, flip={path: (1000 if path == "config.json" else 60000, 3 if "model" in path else 1)}) as hub, Room() as r:
+            r.run(hub)
+            r.complete(want)
+        with Hub(files, flip={path: (1000 if path == "config.json" else 60000, 1 << 30)}) as hub, Room() as r:
+            err = r.run(hub, expect=3)[2]
+            must(path in err and "expected" in err, err)
+            r.nothing()
+
+
+@check
+def a_mirror_with_wrong_bytes_is_dropped():
+    bad = {p: (d[:500] + b"!" + d[501:] if p.startswith("packed_experts/layer_0") else d) for p, d in packed().items()}
+    short = {p: d[:-1] for p, d in packed().items()}
+    for files in (bad, short, {}):
+        with Hub(packed()) as hub, Hub(files) as mirror, Room() as r:
+            r.run(hub, "--mirror", mirror.mirror)
+            r.complete(packed())
+            must(all("Authorization" not in h for _, _, _, h in mirror.requests), "the mirror got the token")
+    with Hub(packed()) as hub, Hub(packed()) as mirror, Room() as r:
+        r.run(hub, "--mirror", mirror.mirror)
+        r.complete(packed())
+        must(not any(n == "cdn" for n, *_ in hub.requests), "the hub's CDN was asked for bytes")
+
+
+# ---- tokens ---------------------------------------------------------------------------------------------------------------
+
+def holders(hub):
+    return {name for name, _, _, headers in hub.requests if any(TOKEN in str(v) for v in headers.values())}
+
+
+def find_token(r, state=True):
+    for text in r.said:
+        must(TOKEN.encode() not in text, "the token is in the output")
+        must(b"secret=signature" not in text, "a signature is in the output")
+    for at, _, names in os.walk(r.dir):
+        for name in names:
+            with open(os.path.join(at, name), "rb") as f:
+                data = f.read()
+            must(TOKEN.encode() not in data and b"secret=signature" not in data, "a secret is in", name)
+
+
+@check
+def the_token_goes_to_the_endpoint_alone():
+    for switches in (dict(), dict(redirect="host"), dict(redirect="relative"), dict(redirect="other"), dict(redirect="loop"),
+                     dict(expire=1), dict(redirect="file"), dict(cut=100000), dict(status={"blob": [403] * 1000})):
+        for arguments in (["-v"], ["--json"]):
+            with Hub(packed(), gated=TOKEN, **json.loads(json.dumps(switches))) as hub, Room() as r:
+                r.run(hub, *arguments, expect=None)
+                same("who saw the token with %s" % switches, holders(hub), {"hub"})
+                agents = {h.get("User-Agent", "").split("/")[0] for _, _, _, h in hub.requests}
+                same("user agent", agents, {"swiftlet"})
+                known = {"Host", "Range", "Accept-Encoding", "User-Agent", "Authorization", "Accept"}
+                same("headers", {k for _, _, _, h in hub.requests for k in h} - known, set())
+                find_token(r)
+
+
+@check
+def a_mirror_given_by_url_gets_no_token():
+    with Hub(packed()) as hub, Room() as r:
+        r.run(hub, source=hub.cdn_url.replace("cdn", "") + "/x/", expect=None)
+        r.run(hub, source=hub.mirror)
+        same("who saw the token", holders(hub), set())
+
+
+@check
+def without_access_the_page_is_named():
+    with Hub(packed(), gated="another token") as hub, Room() as r:
+        err = r.run(hub, expect=5)[2]
+        must("403" in err and hub.url + "/org/name" in err and "a token was sent" in err, err)
+        err = r.run(hub, HF_TOKEN="", expect=5)[2]
+        must("401" in err and "no token" in err, err)
+        same("requests", len(hub.requests), 2)
+
+
+@check
+def a_token_comes_from_a_file_too():
+    with Hub(packed(), gated=TOKEN) as hub, Room() as r:
+        with open(os.path.join(r.dir, "token"), "w") as f:
+            f.write(TOKEN + "\n")
+        r.run(hub, "--dry-run", "--token-file", f.name, HF_TOKEN="")
+        r.run(hub, "--dry-run", HF_TOKEN="", HF_TOKEN_PATH=f.name)
+        os.makedirs(os.path.join(r.dir, "hf"))
+        shutil.copy(f.name, os.path.join(r.dir, "hf", "token"))
+        r.run(hub, "--dry-run", HF_TOKEN="")
+        r.run(hub, "--dry-run", "--token-file", "/nowhere", expect=3)
+
+
+# ---- evil entries ----------------------------------------------------------------------------------------------------------
+
+PATHS = ["../x", "/etc/x", "a\\b", "C:x", "NUL", "nul.txt", "a/../../x", "a//b", "a/./b", "x.", "x ", "COM1", "a\u0001b",
+         "/".join("abcdefghi"), "x" * 256, "a/" + "../" * 5 + "x"]
+
+
+def evil_tree(path, size=5):
+    return json.dumps([{"type": "file", "path": path, "size": size, "oid": "0" * 40}]
+                      + [{"type": "file", "path": p, "size": len(d), "oid": fake_hub.git_sha1(d)} for p, d in packed().items()]
+                      ).encode()
+
+
+def refused(files, code=3, source=None, **switches):
+    with Hub(files, **switches) as hub, Room() as r:
+        before = listing(os.path.dirname(r.dir)) if False else listing(r.dir)
+        got = r.run(hub, expect=None, source=source and getattr(hub, source) or "org/name")
+        must(got[0] in ((code,) if isinstance(code, int) else code), "exit", got)
+        same("files", [x for x in listing(r.dir) if not x.startswith("out.qpack.partial")], before)
+        must(not os.path.exists(os.path.join(os.path.dirname(r.dir), "x")), "a file outside")
+
+
+@check
+def evil_paths_of_a_tree_are_refused():
+    for path in PATHS:
+        refused(packed(), tree=evil_tree(path))
+    refused(packed(), tree=evil_tree("CONFIG.json"))
+    refused(packed(), tree=evil_tree("x", 2 ** 63))
+    refused(packed(), tree=evil_tree("x", 2 ** 63 - 1))
+    refused(packed(), tree=evil_tree("x", -1))
+    refused(packed(), tree=b"[" * 100000)
+    refused(packed(), tree=b'{"a":' * 100000)
+    refused(packed(), tree=b"[1, 2]")
+    refused(packed(), code=(3, 5), tree=json.dumps([{"type": "file", "path": "f%d" % i, "size": 1} for i in range(200000)]).encode())
+
+
+@check
+def evil_paths_of_manifest_and_hashes_are_refused():
+    for path in PATHS:
+        files = packed()
+        manifest = json.loads(files["manifest.json"])
+        manifest["files"][path] = 5
+        files["manifest.json"] = json.dumps(manifest).encode()
+        refused(files, source="mirror")
+        refused(files)
+        files = packed()
+        hashes = json.loads(files["hashes.json"])
+        hashes["files"][path] = "0" * 64
+        files["hashes.json"] = json.dumps(hashes).encode()
+        refused(files, source="mirror")
+    for size in (2 ** 63, -1, 1.5, "5", 2 ** 60):
+        files = packed()
+        manifest = json.loads(files["manifest.json"])
+        manifest["files"]["x.bin"] = size
+        files["manifest.json"] = json.dumps(manifest).encode()
+        refused(files, source="mirror")
+
+
+@check
+def links_in_the_partial_directory_are_not_followed():
+    for link in ("config.json", "packed_experts"):
+        with Hub(packed()) as hub, Room() as r, Room() as elsewhere:
+            os.makedirs(r.out + ".partial")
+            open(r.out + ".partial/.swiftlet-install.json", "w").write("{}")
+            target = os.path.join(elsewhere.dir, "victim")
+            if link == "config.json":
+                open(target, "w").write("precious")
+            else:
+                os.mkdir(target)
+            os.symlink(target, os.path.join(r.out + ".partial", link))
+            r.run(hub, expect=None)
+            if link == "config.json":
+                same("victim", open(target).read(), "precious")
+            else:
+                same("victim", os.listdir(target), [])
+
+
+# ---- ends of all kinds -------------------------------------------------------------------------------------------------------
+
+def kill_at_random(r, hub, want, n, start, part):
+    """Kills n runs, each at a random moment; what is there in the end is right, and no kill costs more than what was not saved
+    yet. Results that come in between are checked and removed."""
+    rng, finished, size = random.Random(7), 0, sum(map(len, hub.files.values())) if hub else 0
+    for i in range(n):
+        p = start()
+        time.sleep(rng.uniform(0, 0.35))
+        p.send_signal(signal.SIGKILL)
+        p.communicate()
+        if os.path.exists(r.out):
+            r_tree = tree(r.out)
+            must(r_tree == want, "the result after kill", i, "differs")
+            shutil.rmtree(r.out)
+            shutil.rmtree(r.out + ".partial", ignore_errors=True)
+            finished += 1
+    p = start()
+    out, err = p.communicate(timeout=120)
+    same("exit", (p.returncode, err if p.returncode else b""), (0, b""))
+    r.complete(want)
+    if hub:
+        bound = (finished + 1) * size + n * (9 * part + 4 * (1 << 18))
+        must(hub.n_sent <= bound, "sent", hub.n_sent, "bytes, expected at most", bound)
+
+
+@check
+def killed_pulls_go_on():
+    with Hub(packed(), slow=1500000) as hub, Room() as r:
+        kill_at_random(r, hub, packed(), KILLS, lambda: r.start(hub, "--part-size", "65536"), 65536)
+
+
+@check
+def killed_conversions_go_on():
+    with Hub(raw("q35moe-c"), slow=1500000) as hub, Room() as r:
+        kill_at_random(r, hub, converted(raw("q35moe-c")), KILLS, lambda: r.start(hub, "--part-size", "65536"), 65536)
+
+
+@check
+def killed_repacks_go_on():
+    source = os.path.join(CASES, "q35moe-a")
+    with Room() as straight, Room() as r:
+        straight.run(None, command="repack", source=source)
+        kill_at_random(r, None, tree(straight.out), KILLS, lambda: r.start(None, command="repack", source=source), 0)
+
+
+@check
+def another_commit_keeps_what_is_equal():
+    with Hub(packed(), slow=200000) as hub, Room() as r:
+        p = r.start(hub, "--part-size", "65536")
+        time.sleep(1.2)
+        p.send_signal(signal.SIGINT)
+        same("exit", (p.communicate(timeout=20), p.returncode)[1], 130)
+        hub.versions = {fake_hub.OTHER: {**packed(), "tokenizer_config.json": b'{"chat_template": "y"}'}}
+        files = hub.versions[fake_hub.OTHER]
+        hashes = json.loads(files["hashes.json"])
+        hashes["files"]["tokenizer_config.json"] = hashlib.sha256(files["tokenizer_config.json"]).hexdigest()
+        files["hashes.json"] = json.dumps(hashes).encode()
+        hub.commit, hub.slow = fake_hub.OTHER, 0
+        r.run(hub)
+        r.complete(files)
+
+
+@check
+def an_unreadable_state_costs_only_hashing():
+    with Hub(packed()) as hub, Room() as r:
+        shutil.copytree(make_dir(r, packed()), r.out + ".partial")
+        for name in ("manifest.json", "hashes.json"):
+            os.remove(os.path.join(r.out + ".partial", name))
+        with open(r.out + ".partial/packed_experts/layer_02.bin", "r+b") as f:
+            f.write(b"spoiled")
+        open(r.out + ".partial/.swiftlet-install.json", "w").write("{ not json")
+        r.run(hub)
+        r.complete(packed())
+        blobs = {p.split("?")[0] for n, _, p, _ in hub.requests if n == "cdn"}
+        must(all("layer_02" in b for b in blobs) and blobs, "fetched", blobs)
+
+
+def make_dir(r, files, name="made"):
+    d = os.path.join(r.dir, name)
+    for path, data in files.items():
+        os.makedirs(os.path.dirname(os.path.join(d, path)), exist_ok=True)
+        with open(os.path.join(d, path), "wb") as f:
+            f.write(data)
+    return d
+
+
+@check
+def leftovers_of_another_program_are_adopted_when_asked():
+    with Hub(packed()) as hub, Room() as r:
+        left = {p: d for p, d in packed().items() if "layer" in p and "layout" not in p}
+        left["packed_experts/layer_00.bin"] = bytes(len(left["packed_experts/layer_00.bin"]))
+        make_dir(r, left, "out.qpack")
+        err = r.run(hub, expect=2)[2]
+        must("--adopt" in err, err)
+        same("kept", tree(r.out), left)
+        r.run(hub, "--adopt")
+        r.complete(packed())
+        must(not any("layer_01" in p for n, _, p, _ in hub.requests if n == "cdn"), "fetched what was there")
+
+
+@check
+def targets_of_others_are_kept():
+    with Hub(packed()) as hub, Hub(raw("q35moe-a-mlx4"), repo="org/other") as other, Room() as r:
+        make_dir(r, {"precious": b"x"}, "out.qpack")
+        r.run(hub, expect=2)
+        r.run(hub, "--replace", expect=2)
+        same("kept", tree(r.out), {"precious": b"x"})
+        shutil.rmtree(r.out)
+        r.run(hub)
+        err = r.run(other, source="org/other", expect=2)[2]
+        must("--replace" in err, err)
+        r.complete(packed())
+        r.run(other, "--replace", source="org/other")
+        must(tree(r.out).keys() != packed().keys())
+
+
+@check
+def a_signal_stops_within_a_second():
+    files, blob = packed(), "blob"
+    for name, switches, after in (("stalled", dict(stall=1000), 1), ("backing off", dict(status={blob: [503] * 99}, retry_after=60), 1),
+                                  ("slow", dict(slow=100000), 1), ("listing", dict(status={"api": [503] * 99}, retry_after=60), 0.5)):
+        for content in (files, raw("q35moe-a")):
+            with Hub(content, **json.loads(json.dumps(switches))) as hub, Room() as r:
+                p = r.start(hub, "--stall", "60s")
+                time.sleep(after)
+                begin = time.time()
+                p.send_signal(signal.SIGINT)
+                out, err = p.communicate(timeout=20)
+                must(time.time() - begin < 1.0, name, "took", time.time() - begin)
+                same(name, p.returncode, 130)
+                must(b"resume" in err, err)
+
+
+@check
+def a_connection_that_nobody_answers_can_be_stopped():
+    with socket.socket() as s, Room() as r:
+        s.bind(("127.0.0.1", 0))
+        s.listen(8)
+        p = r.start(None, "--stall", "60s", HF_ENDPOINT="http://127.0.0.1:%d" % s.getsockname()[1])
+        time.sleep(0.5)
+        begin = time.time()
+        p.send_signal(signal.SIGTERM)
+        p.communicate(timeout=20)
+        must(time.time() - begin < 1.0 and p.returncode == 143, p.returncode)
+
+
+@check
+def a_full_disk_ends_cleanly_and_the_next_run_goes_on():
+    with Room() as r:
+        mount = os.path.join(r.dir, "small")
+        os.mkdir(mount)
+        if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "swiftlet-test", mount],
+                                          capture_output=True).returncode:
+            raise Skip("a file system of limited size needs the right to mount one")
+        try:
+            for files, want in ((packed(), packed()), (raw("q35moe-a-mlx4"), converted(raw("q35moe-a-mlx4")))):
+                subprocess.run(["mount", "-o", "remount,size=700k", mount], check=True)
+                r.out = os.path.join(mount, "out.qpack")
+                with Hub(files) as hub:
+                    err = r.run(hub, expect=4)[2]
+                    must("GiB are free" in err, err)
+                    err = r.run(hub, "--force", expect=4)[2]
+                    must("space" in err or "room" in err, err)
+                    r.nothing()
+                    subprocess.run(["mount", "-o", "remount,size=64m", mount], check=True)
+                    r.run(hub, "--force")
+                    r.complete(want)
+                    shutil.rmtree(r.out)
+        finally:
+            subprocess.run(["umount", mount])
+
+
+@check
+def a_read_only_place_is_named():
+    with Hub(packed()) as hub, Room() as r:
+        mount = os.path.join(r.dir, "ro")
+        os.mkdir(mount)
+        if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "swiftlet-test", mount],
+                                          capture_output=True).returncode:
+            raise Skip("a read-only file system needs the right to mount one")
+        try:
+            r.out = os.path.join(mount, "out.qpack")
+            err = r.run(hub, expect=1)[2]
+            must("Read-only" in err, err)
+        finally:
+            subprocess.run(["umount", mount])
+
+
+@check
+def two_processes_share_one_target():
+    with Hub(packed(), slow=100000) as hub, Room() as r:
+        a = r.start(hub)
+        time.sleep(1)
+        err = r.run(hub, "--no-wait", expect=1)[2]
+        must("another process" in err, err)
+        b = r.start(hub)
+        time.sleep(0.5)
+        hub.slow = 0
+        results = [p.communicate(timeout=60) + (p.returncode,) for p in (a, b)]
+        same("exits", [x[2] for x in results], [0, 0])
+        must(b"waiting" in results[1][1] and b"already" in results[1][1], results[1][1])
+        r.complete(packed())
+
+
+# ---- offline and caches ---------------------------------------------------------------------------------------------------------
+
+def fill_cache(r, files, where="hf/hub"):
+    base = os.path.join(r.dir, where, "models--org--name")
+    snapshot = os.path.join(base, "snapshots", fake_hub.COMMIT)
+    for name, data in files.items():
+        oid = hashlib.sha256(data).hexdigest()
+        for path in (os.path.join(base, "blobs", oid), os.path.join(snapshot, name), os.path.join(base, "refs", "main")):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(os.path.join(base, "blobs", oid), "wb") as f:
+            f.write(data)
+        os.symlink(os.path.relpath(os.path.join(base, "blobs", oid), os.path.dirname(os.path.join(snapshot, name))),
+                   os.path.join(snapshot, name))
+    with open(os.path.join(base, "refs", "main"), "w") as f:
+        f.write(fake_hub.COMMIT)
+
+
+@check
+def a_file_in_the_hubs_cache_is_not_fetched():
+    with Hub(packed()) as hub, Room() as r:
+        spoiled = {**packed(), "packed_experts/layer_03.bin": bytes(len(packed()["packed_experts/layer_03.bin"]))}
+        fill_cache(r, spoiled)
+        r.run(hub)
+        r.complete(packed())
+        blobs = {p.split("?")[0] for n, _, p, _ in hub.requests if n == "cdn"}
+        must(blobs and all("layer_03" in b for b in blobs), blobs)
+
+
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+int socket(int domain, int type, int protocol)
+{
+    int (*real)(int, int, int) = (int (*)(int, int, int))dlsym(RTLD_NEXT, "socket");
+    FILE *f = domain == AF_INET || domain == AF_INET6 ? fopen(getenv("SHIM_LOG"), "a") : NULL;
+
+    if (f) {
+        fputs("socket\n", f);
+        fclose(f);
+    }
+    return real(domain, type, protocol);
+}
+"""
+
+
+@check
+def offline_opens_no_socket():
+    with Hub(packed()) as hub, Room() as r:
+        with open(os.path.join(r.dir, "shim.c"), "w") as f:
+            f.write(SHIM)
+        shim, log = os.path.join(r.dir, "shim.so"), os.path.join(r.dir, "sockets")
+        if subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, f.name, "-ldl"], capture_output=True).returncode:
+            raise Skip("no compiler for a shim")
+        if b"libasan" in subprocess.run(["ldd", PROGRAM], capture_output=True).stdout:
+            raise Skip("a sanitizer's library must come first")
+        more = dict(LD_PRELOAD=shim, SHIM_LOG=log)
+        err = r.run(hub, "--offline", expect=3, **more)[2]
+        must("org/name" in err, err)
+        fill_cache(r, raw("q35moe-a-mlx4"))
+        r.run(hub, expect=0, HF_HUB_OFFLINE="ON", **more)
+        r.complete(converted(raw("q35moe-a-mlx4")))
+        r.run(hub, "--offline", **more)
+        must(not os.path.exists(log), "a socket was opened")
+        shutil.rmtree(r.out)
+        r.run(hub, "--dry-run", **more)
+        must(os.path.exists(log), "the shim does not count")
+
+
+# ---- bounds ------------------------------------------------------------------------------------------------------------------------
+
+def big_source(mib):
+    """A dense model with an embedding of so many MiB."""
+    files = raw("q35dense-a")
+    config = json.loads(files["config.json"])
+    c = config.get("text_config", config)
+    c["vocab_size"], c["tie_word_embeddings"] = mib * 2 ** 20 // (2 * c["hidden_size"]), True
+    config["tie_word_embeddings"] = True
+    old = files["model.safetensors"]
+    n = int.from_bytes(old[:8], "little")
+    header = {k: v for k, v in json.loads(old[8:8 + n]).items() if "lm_head" not in k and k != "__metadata__"}
+    data, out, at = old[8 + n:], {}, 0
+    chunks = []
+    for name, t in header.items():
+        part = data[t["data_offsets"][0]:t["data_offsets"][1]]
+        if "embed_tokens" in name:
+            t = {"dtype": "BF16", "shape": [c["vocab_size"], c["hidden_size"]]}
+            part = bytes(2 * c["vocab_size"] * c["hidden_size"])
+        out[name] = {"dtype": t["dtype"], "shape": t["shape"], "data_offsets": [at, at + len(part)]}
+        at += len(part)
+        chunks.append(part)
+    text = json.dumps(out).encode()
+    files["model.safetensors"] = b"".join([len(text).to_bytes(8, "little"), text, *chunks])
+    files["config.json"] = json.dumps(config).encode()
+    files.pop("model.safetensors.index.json", None)
+    return files
+
+
+def peak_of(r, hub, *arguments):
+    p = r.start(hub, *arguments)
+    for f in (p.stdout, p.stderr):
+        threading.Thread(target=f.read, daemon=True).start()
+    _, status, usage = os.wait4(p.pid, 0)
+    same("exit", os.waitstatus_to_exitcode(status), 0)
+    return usage.ru_maxrss >> 10
+
+
+@check
+def memory_stays_below_256_mib():
+    with Hub(big_source(MEBIBYTES)) as hub, Room() as r:
+        peak = peak_of(r, hub, "--streams", "8")
+        must(peak < min(256, 64 + MEBIBYTES), "a conversion took", peak, "MiB")
+    files = packed()
+    files["extra.bin"] = bytes(300 << 20)
+    manifest = json.loads(files["manifest.json"])
+    manifest["files"]["extra.bin"] = len(files["extra.bin"])
+    files["manifest.json"] = json.dumps(manifest).encode()
+    del files["hashes.json"]
+    with Hub(files) as hub, Room() as r:
+        peak = peak_of(r, hub, "--streams", "8", "--part-size", "8M")
+        must(peak < 256, "a pull took", peak, "MiB")
+
+
+def run_check(f):
+    global passed, failed, skipped
+    name = f.__name__.replace("_", " ")
+    try:
+        f()
+        passed += 1
+    except Skip as e:
+        skipped += 1
+        print("skipped: %s: %s" % (name, e), flush=True)
+    except Exception as e:  # whatever it is, the others are to run
+        failed += 1
+        print("FAILED %s: %s: %s" % (name, type(e).__name__, e), flush=True)
+
+
+def main():
+    global PROGRAM, KILLS, MEBIBYTES
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--kills", type=int, default=34)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--times", action="store_true")
+    a = parser.parse_args()
+    PROGRAM, KILLS = os.path.abspath(a.program), a.kills
+    MEBIBYTES = 512 if a.kills > 100 else 96  # of a tensor to be quantised; unoptimised builds take a second for ten
+    for f in checks:
+        if a.only in f.__name__.replace("_", " "):
+            begin = time.time()
+            run_check(f)
+            if a.times:
+                print("%6.1f s  %s" % (time.time() - begin, f.__name__), flush=True)
+    print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

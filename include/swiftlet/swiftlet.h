@@ -631,6 +631,36 @@ SWL_API void swl_pull_options_init(swl_pull_options *opt);
 /* result may be NULL. */
 SWL_API swl_status swl_pull(const swl_pull_options *opt, swl_pull_result *result, swl_error *err);
 
+/* What is wrong, or right, with one file of an installed container. */
+typedef struct swl_check_row {
+    const char *path;
+    bool ok;
+    int32_t slot;              /* of a file of experts, when it is known which is bad; else -1 */
+    const char *tensor;        /* of a safetensors file, likewise; else NULL */
+    const char *by;            /* what it was compared with: "sha256", "git-sha1", "crc32c", "length", "json" */
+    const char *text;          /* of faults: what was found and expected */
+} swl_check_row;
+
+typedef struct swl_check_options {
+    const char *dir;
+    int32_t n_threads;         /* 0: as many as the process may run on */
+    bool write_hashes;         /* instead: write hashes.json over what is there, for publishing */
+    const volatile int *cancel;
+    /* Called from one thread at a time. Faults come before the row of their file. */
+    void (*on_row)(void *arg, const swl_check_row *row);
+    void (*on_progress)(void *arg, uint64_t done, uint64_t total);
+    void *arg;
+} swl_check_options;
+
+SWL_API void swl_check_options_init(swl_check_options *opt);
+/* Lengths, hashes.json, the source's digests, checksums of slots and tensors, JSON files, and whether it opens. Changes
+ * nothing. SWL_E_CORRUPT after all rows when something is bad; *err then names the first. */
+SWL_API swl_status swl_check(const swl_check_options *opt, swl_error *err);
+
+/* Fetches these files of the container opt->target anew, from where its record says it came, and puts each in its place once
+ * it is checked. Of a container that was converted all is made anew. opt->source is ignored. */
+SWL_API swl_status swl_repair(const swl_pull_options *opt, const char *const *paths, int32_t n_paths, swl_error *err);
+
 /* ---- conversion ------------------------------------------------------------------------------------------------- */
 
 typedef struct swl_repack_options {

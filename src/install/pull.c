@@ -406,7 +406,7 @@ static swl_status check_options(const swl_pull_options *o, swl_error *err)
     return SWL_OK;
 }
 
-static swl_status connect(swl_puller *p, const swl_source *s, swl_error *err)
+swl_status swl_puller_connect(swl_puller *p, const swl_source *s, swl_error *err)
 {
     swl_http_options h = {.endpoint = s->endpoint,
                           .token = s->kind == SWL_SOURCE_HUB ? p->o->token : NULL, .proxy = p->o->proxy, .no_proxy = p->o->no_proxy,
@@ -419,7 +419,10 @@ static swl_status connect(swl_puller *p, const swl_source *s, swl_error *err)
     if (swl_url_origin(s->kind == SWL_SOURCE_HUB ? s->endpoint : s->name, &o) && !o.https && !swl_origin_is_loopback(&o) &&
         !p->o->sha256)
         swl_puller_note(p, SWL_PULL_NOTE, NULL, "plain http: anyone on the way can change what comes");
-    return swl_http_open(&p->t.http, &h, err);
+    swl_status st = swl_http_open(&p->t.http, &h, err);
+
+    p->http = p->t.http;
+    return st;
 }
 
 /* The snapshot of a hub repository in one of the caches; NULL when there is none. */
@@ -481,8 +484,7 @@ static swl_status find_out(swl_puller *p, bool *already, swl_error *err)
     }
     if (p->o->offline)
         return go_offline(p, &s, already, err);
-    st = connect(p, &s, err);
-    p->http = p->t.http;
+    st = swl_puller_connect(p, &s, err);
     if (st)
         swl_source_deinit(&s);
     return st ? st : swl_remote_open(&p->remote, &s, &p->t, p->o, err);

@@ -47,6 +47,9 @@ void swl_puller_note(swl_puller *p, swl_pull_event_kind kind, const char *file, 
 /* Data durable, state file written. */
 swl_status swl_puller_save(swl_puller *p, swl_error *err);
 
+/* Sets p->http and p->t for a source that is elsewhere. */
+swl_status swl_puller_connect(swl_puller *p, const swl_source *s, swl_error *err);
+
 /* What is to be done, for people and for the check of free space. */
 swl_status swl_puller_show_plan(swl_puller *p, swl_pull_plan *plan, swl_error *err);
 

@@ -1,0 +1,203 @@
+/*
+ * repair.c: swl_repair: bad files of a container are fetched into a folder inside it, checked there, and renamed into place,
+ * so that a good file never gives way to one that is not known to be better.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
+#include "install/place.h"
+#include "install/pull_impl.h"
+
+#define FOLDER ".repair"
+
+typedef struct repair {
+    swl_puller p;
+    swl_pull_options o; /* the caller's, pointed at the recorded source */
+    swl_state record;
+    char *dir; /* DIR/.repair */
+    const char *const *paths;
+    int32_t n_paths;
+} repair;
+
+static swl_status no_memory(swl_error *err)
+{
+    return swl_fail(err, SWL_E_NOMEM, "out of memory for a repair");
+}
+
+static bool is_asked(const repair *r, const char *path)
+{
+    for (int32_t i = 0; i < r->n_paths; i++)
+        if (!strcmp(r->paths[i], path))
+            return true;
+    return false;
+}
+
+/* Leaves only what is to be fetched in the listing. */
+static swl_status narrow(repair *r)
+{
+    swl_listing *l = &r->p.remote.files;
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < l->n; i++) {
+        if (is_asked(r, l->e[i].path))
+            l->e[n++] = l->e[i];
+        else
+            swl_free(l->e[i].path);
+    }
+    l->n = n;
+    return SWL_OK;
+}
+
+/* Every path must be one that the source has, or one of the two files that are here already. */
+static swl_status check_paths(const repair *r, swl_error *err)
+{
+    const swl_remote *m = &r->p.remote;
+
+    for (int32_t i = 0; i < r->n_paths; i++) {
+        const char *path = r->paths[i];
+        bool known = swl_listing_find(&m->files, path) || (!strcmp(path, "manifest.json") && m->manifest) ||
+                     (!strcmp(path, "hashes.json") && m->hashes);
+
+        if (!known)
+            return swl_fail_at(err, SWL_E_NOT_FOUND, path, -1, "%s has no %s", m->source.name, path);
+    }
+    return SWL_OK;
+}
+
+static swl_status put_texts(const repair *r, swl_error *err)
+{
+    const swl_remote *m = &r->p.remote;
+    swl_status st = SWL_OK;
+
+    if (is_asked(r, "hashes.json"))
+        st = swl_place_put(r->dir, "hashes.json", m->hashes, m->n_hashes, err);
+    if (!st && is_asked(r, "manifest.json"))
+        st = swl_place_put(r->dir, "manifest.json", m->manifest, m->n_manifest, err);
+    return st;
+}
+
+static swl_status move(const repair *r, const char *path, swl_error *err)
+{
+    char *from = swl_path_join(r->dir, path), *to = swl_path_join(r->o.target, path), *slash = to ? strrchr(to, '/') : NULL;
+    swl_status st = SWL_OK;
+
+    if (!from || !to)
+        st = no_memory(err);
+    else if (rename(from, to))
+        st = swl_fail_errno(err, to, "cannot put %s into its place", to);
+    if (!st) {
+        *slash = 0;
+        st = swl_dir_sync(to, err);
+    }
+    swl_free(from);
+    swl_free(to);
+    return st;
+}
+
+static swl_status fetch(repair *r, swl_error *err)
+{
+    swl_status st = SWL_OK;
+
+    if (mkdir(r->dir, 0777) && !swl_dir_exists(r->dir))
+        st = swl_fail_errno(err, r->dir, "cannot create %s", r->dir);
+    r->p.dir = r->dir;
+    r->p.staged = true; /* there is a place for the state */
+    if (!st && swl_state_load(&r->p.state, r->dir, NULL))
+        r->p.state = (swl_state){0};
+    if (!st)
+        st = swl_pull_files(&r->p, err);
+    if (!st)
+        st = put_texts(r, err);
+    for (int32_t i = 0; i < r->n_paths && !st; i++)
+        st = move(r, r->paths[i], err);
+    return st ? st : swl_stage_remove(r->dir, err);
+}
+
+static swl_status fetch_from(repair *r, swl_error *err)
+{
+    swl_source s;
+    swl_status st = swl_source_parse(&s, r->o.source, r->o.revision, r->o.endpoint, err);
+
+    if (st)
+        return st;
+    st = swl_puller_connect(&r->p, &s, err);
+    if (st) {
+        swl_source_deinit(&s);
+        return st;
+    }
+    st = swl_remote_open(&r->p.remote, &s, &r->p.t, &r->o, err);
+    if (!st)
+        st = check_paths(r, err);
+    if (!st)
+        st = narrow(r);
+    return st ? st : fetch(r, err);
+}
+
+/* What was converted has no files that could be fetched: the whole is made anew, and the old one kept until then. */
+static swl_status make_anew(repair *r, swl_error *err)
+{
+    json_t *bits = json_object_get(r->record.options, "bits"), *group = json_object_get(r->record.options, "group");
+
+    r->o.replace = true;
+    if (json_is_integer(bits) && json_integer_value(bits))
+        r->o.bits = (int32_t)json_integer_value(bits);
+    if (json_is_integer(group) && json_integer_value(group))
+        r->o.group = (int32_t)json_integer_value(group);
+    return swl_pull(&r->o, NULL, err);
+}
+
+static swl_status from_record(repair *r, swl_error *err)
+{
+    const char *how = json_string_value(json_object_get(r->record.options, "container"));
+
+    if (!r->record.kind || !r->record.source || (strcmp(r->record.kind, "hub") && strcmp(r->record.kind, "mirror")) ||
+        (!strcmp(r->record.kind, "hub") && !r->record.endpoint))
+        return swl_fail_at(err, SWL_E_NOT_FOUND, r->o.target, -1,
+                           "%s was not brought from a hub or a mirror (%s), so there is nothing to fetch from; make it again",
+                           r->o.target, r->record.source ? r->record.source : "no source is recorded");
+    r->o.source = r->record.source;
+    r->o.revision = r->record.commit;
+    r->o.endpoint = r->record.endpoint ? r->record.endpoint : r->o.endpoint;
+    if (r->o.endpoint && r->o.token && r->record.endpoint) {
+        swl_origin a, b;
+
+        /* The record is a file like any other: it may not decide who gets the token. */
+        if (!swl_url_origin(r->record.endpoint, &a) ||
+            !swl_url_origin(r->p.o->endpoint ? r->p.o->endpoint : SWL_HUB_ENDPOINT, &b) || !swl_origin_equal(&a, &b))
+            r->o.token = NULL;
+    }
+    if (how && !strcmp(how, "converted"))
+        return make_anew(r, err);
+    r->p.o = &r->o;
+    return fetch_from(r, err);
+}
+
+swl_status swl_repair(const swl_pull_options *opt, const char *const *paths, int32_t n_paths, swl_error *err)
+{
+    swl_pull_result result = {0};
+    repair r = {.o = *opt, .paths = paths, .n_paths = n_paths, .p = {.o = opt, .result = &result}};
+    swl_error local = {0};
+    swl_status st;
+
+    err = err ? err : &local;
+    r.o.on_plan = NULL;
+    r.dir = swl_path_join(opt->target, FOLDER);
+    st = r.dir ? swl_state_load(&r.record, opt->target, NULL) : no_memory(err);
+    if (r.dir && st)
+        st = swl_fail_at(err, SWL_E_NOT_FOUND, opt->target, -1, "%s has no record of where it came from", opt->target);
+    if (!st)
+        st = from_record(&r, err);
+    swl_http_close(r.p.http);
+    swl_state_deinit(&r.p.state);
+    swl_state_deinit(&r.record);
+    swl_remote_close(&r.p.remote);
+    swl_free(r.dir);
+    return st;
+}

@@ -377,6 +377,11 @@ swl_status pulling_init(pulling *p, const arguments *a, swl_error *err)
     return SWL_OK;
 }
 
+void pulling_environment(pulling *p)
+{
+    find_proxy(&p->o, p->o.source);
+}
+
 void pulling_free(pulling *p)
 {
     free(p->token);
@@ -458,7 +463,7 @@ swl_status pulling_run(pulling *p, const arguments *a, swl_error *err)
     swl_status st;
 
     (void)a;
-    find_proxy(&p->o, p->o.source);
+    pulling_environment(p);
     interrupt_stoppable(true);
     st = swl_pull(&p->o, &r, err);
     interrupt_stoppable(false);

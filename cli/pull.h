@@ -24,6 +24,9 @@ typedef struct pulling {
 swl_status pulling_init(pulling *p, const arguments *a, swl_error *err);
 void pulling_free(pulling *p);
 
+/* The proxy and certificates for the source. */
+void pulling_environment(pulling *p);
+
 /* Where a source is installed by default: ORG--NAME.qpack in the folder of models, whose parents are made. */
 swl_status pulling_default_target(char dst[PLACE_PATH_MAX], const char *source, swl_error *err);
 /* Brings p->o.source to p->o.target, with progress, and says where it is. */

@@ -1,10 +1,12 @@
 /* repack.c: swiftlet repack: a checkpoint becomes a .qpack container. */
+#include <stdio.h>
 #include <string.h>
 
 #include "commands.h"
 #include "format.h"
 #include "interrupt.h"
 #include "output.h"
+#include "pull.h"
 
 typedef struct progress {
     bool quiet;
@@ -85,12 +87,38 @@ static void done(const arguments *a, const swl_repack_options *o, double seconds
     out_json(root);
 }
 
+/* A checkpoint that is elsewhere: the same as pull, into --output. */
+static swl_status from_afar(const arguments *a, const char *source, swl_error *err)
+{
+    pulling p;
+    swl_status st = pulling_init(&p, a, err);
+
+    p.o.source = source;
+    p.o.target = opt_text(a, OPT_OUTPUT);
+    if (!st && !p.o.target)
+        st = fail(err, SWL_E_ARG, "no output: give --output NAME.qpack");
+    if (!st && (a->n_operands || opt_text(a, OPT_SOURCE) || (opt_text(a, OPT_FROM_HF) && opt_text(a, OPT_FROM_URL))))
+        st = fail(err, SWL_E_ARG, "more than one source is given");
+    if (!st)
+        st = pulling_run(&p, a, err);
+    pulling_free(&p);
+    return st;
+}
+
 swl_status run_repack(const arguments *a, swl_error *err)
 {
     progress p = {.quiet = opt_on(a, OPT_QUIET) || opt_on(a, OPT_JSON), .begin = seconds_now()};
+    char repository[256];
     swl_repack_options o;
-    swl_status st = options_from(&o, a, err);
+    swl_status st;
 
+    if (opt_text(a, OPT_FROM_HF) && snprintf(repository, sizeof repository, "hf://%s", opt_text(a, OPT_FROM_HF)) > 0)
+        return from_afar(a, repository, err);
+    if (opt_text(a, OPT_FROM_URL))
+        return from_afar(a, opt_text(a, OPT_FROM_URL), err);
+    st = options_from(&o, a, err);
+    if (!st && opt_on(a, OPT_DRY_RUN))
+        st = fail(err, SWL_E_ARG, "--dry-run belongs to --from-hf and --from-url");
     if (st)
         return st;
     o.arg = &p;

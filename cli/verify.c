@@ -1,7 +1,8 @@
-/* verify.c: swiftlet verify MODEL REFERENCE: a forward pass compared with the outputs of a reference. */
+/* verify.c: swiftlet verify MODEL [REFERENCE]: a forward pass compared with the outputs of a reference, or the files. */
 #include "commands.h"
 #include "engine.h"
 #include "output.h"
+#include "verify_dir.h"
 
 typedef struct verification {
     bool json;
@@ -46,7 +47,15 @@ swl_status run_verify(const arguments *a, swl_error *err)
     verification v = {.json = opt_on(a, OPT_JSON)};
     double tolerance = a->values[OPT_TOLERANCE].real;
     engine e = {0};
-    swl_status st = engine_open_model(&e, a, err);
+    int n_used;
+    const char *dir = model_dir(a, &n_used);
+    swl_status st;
+
+    if (n_used == a->n_operands) { /* no reference */
+        st = dir ? SWL_OK : fail(err, SWL_E_ARG, "name a container to verify");
+        return st ? st : verify_dir(a, dir, err);
+    }
+    st = engine_open_model(&e, a, err);
 
     v.rows = json_array();
     if (!st)

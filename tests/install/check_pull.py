@@ -766,6 +766,115 @@ def offline_opens_no_socket():
         must(os.path.exists(log), "the shim does not count")
 
 
+# ---- what is installed ----------------------------------------------------------------------------------------------------------
+
+def swiftlet(r, hub, *arguments, expect=0, **more):
+    p = subprocess.run([PROGRAM, *arguments], env=r.environment(hub, **more), stdin=subprocess.DEVNULL, capture_output=True,
+                       timeout=60)
+    must(p.returncode == expect, arguments, "exit", p.returncode, p.stderr.decode(), p.stdout.decode())
+    return p.stdout.decode(), p.stderr.decode()
+
+
+def spoil(r, path, offset=100, data=b"spoiled"):
+    with open(os.path.join(r.out, path), "r+b") as f:
+        f.seek(offset)
+        f.write(data)
+
+
+@check
+def verify_names_every_bad_file_and_repair_fetches_just_those():
+    with Hub(packed()) as hub, Room() as r:
+        r.run(hub)
+        swiftlet(r, None, "verify", r.out)
+        stride = json.loads(packed()["packed_experts/layout.json"])["expertStride"]
+        spoil(r, "packed_experts/layer_02.bin", 5 * stride + 9)
+        spoil(r, "model.safetensors", 200000)
+        os.truncate(os.path.join(r.out, "config.json"), 10)
+        os.remove(os.path.join(r.out, "tokenizer_config.json"))
+        before = tree(r.out)
+        result = json.loads(swiftlet(r, None, "verify", r.out, "--json", expect=3)[0])
+        bad = {row["path"] for row in result["rows"] if not row["ok"]}
+        must({"packed_experts/layer_02.bin", "model.safetensors", "config.json", "tokenizer_config.json"} <= bad, bad)
+        same("not ok", result["ok"], False)
+        swiftlet(r, hub, "verify", r.out, "--repair", expect=3)  # without a terminal it asks nobody
+        same("changed by verify", tree(r.out) == before, True)
+        n = len(hub.requests)
+        swiftlet(r, hub, "verify", r.out, "--repair", "--yes", *QUICK)
+        r.complete(packed())
+        fetched = {os.path.basename(p.split("?")[0]) for _, _, p, _ in hub.requests[n:] if "blob" in p}
+        must(fetched <= {"layer_02.bin", "model.safetensors", "config.json"} and len(fetched) == 3, fetched)
+        swiftlet(r, None, "verify", r.out)
+
+
+@check
+def verify_names_the_slot_and_the_tensor():
+    with Room() as r:
+        r.run(None, command="repack", source=os.path.join(CASES, "q35moe-a"))
+        stride = json.loads(tree(r.out)["packed_experts/layout.json"])["expertStride"]
+        spoil(r, "packed_experts/layer_01.bin", 7 * stride)
+        spoil(r, "model.safetensors", 250000)
+        rows = json.loads(swiftlet(r, None, "verify", r.out, "--json", expect=3)[0])["rows"]
+        must(any(x["path"] == "packed_experts/layer_01.bin" and x.get("slot") == 7 for x in rows), rows)
+        must(any(x["path"] == "model.safetensors" and x.get("tensor") for x in rows), rows)
+        err = swiftlet(r, None, "verify", r.out, "--repair", "--yes", expect=3)[1]
+        must("not brought from a hub" in err, err)
+
+
+@check
+def a_converted_container_is_repaired_by_a_new_conversion():
+    with Hub(raw("q35moe-a-mlx4")) as hub, Room() as r:
+        r.run(hub)
+        want = tree(r.out)
+        spoil(r, "packed_experts/layer_01.bin")
+        swiftlet(r, hub, "verify", r.out, "--repair", "--yes", *QUICK)
+        same("equal", tree(r.out) == want, True)
+
+
+@check
+def the_record_of_a_container_does_not_get_the_token():
+    with Hub(packed()) as hub, Hub(packed()) as thief, Room() as r:
+        r.run(hub)
+        state = os.path.join(r.out, ".swiftlet-install.json")
+        text = open(state).read().replace(hub.url, thief.url)
+        open(state, "w").write(text)
+        spoil(r, "config.json")
+        swiftlet(r, hub, "verify", r.out, "--repair", "--yes", *QUICK)
+        same("who saw the token", holders(thief), set())
+
+
+@check
+def hashes_are_written_for_publishers():
+    files = packed()
+    with Room() as r:
+        out = make_dir(r, {p: d for p, d in files.items() if p != "hashes.json"}, "out.qpack")
+        swiftlet(r, None, "verify", "--write-hashes", out)
+        hashes = json.load(open(os.path.join(out, "hashes.json")))["files"]
+        same("hashes", hashes, {p: hashlib.sha256(d).hexdigest() for p, d in files.items() if p != "hashes.json"})
+        swiftlet(r, None, "verify", out)
+
+
+@check
+def models_are_listed_and_removed_by_name():
+    with Hub(packed()) as hub, Room() as r:
+        more = dict(SWIFTLET_HOME=os.path.join(r.dir, "own"))
+        swiftlet(r, hub, "pull", "org/name", **more)
+        swiftlet(r, hub, "info", "org/name", **more)
+        models = json.loads(swiftlet(r, hub, "ls", "--json", **more)[0])["models"]
+        same("models", [(m["name"], m["complete"], m["commit"]) for m in models], [("org/name", True, hub.commit)])
+        swiftlet(r, hub, "rm", "org/name", expect=2, **more)
+        swiftlet(r, hub, "rm", "../hf", "--yes", expect=3, **more)
+        must(os.path.exists(os.path.join(r.dir, "own", "models", "org--name.qpack")))
+        swiftlet(r, hub, "rm", "org/name", "--yes", **more)
+        same("left", os.listdir(os.path.join(r.dir, "own", "models")), [])
+
+
+@check
+def the_old_spellings_of_repack_work():
+    with Hub(packed()) as hub, Room() as r:
+        swiftlet(r, hub, "repack", "--from-hf", "org/name", "--output", r.out)
+        r.complete(packed())
+
+
 # ---- bounds ------------------------------------------------------------------------------------------------------------------------
 
 def big_source(mib):

@@ -592,6 +592,8 @@ static void sign_of_life(srv_job *j, bool with_progress)
     srv_text *t = begin_chunk(srv_job_choice(j));
 
     srv_puts(t, "},\"logprobs\":null,\"finish_reason\":null}]");
+    if (with_progress && srv_job_place(j))
+        srv_int(t, "queue_position", srv_job_place(j));
     if (with_progress) {
         srv_open(t, "prompt_progress", '{');
         srv_int(t, "total", j->n_total);

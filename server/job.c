@@ -14,6 +14,7 @@
 #define SPACE_SECONDS     10.0 /* and between spaces */
 #define FLUSH_SECONDS     0.025
 #define PROGRESS_SECONDS  0.1
+#define QUEUE_SECONDS     1.0  /* between two notes about the place in line */
 
 srv_job *srv_job_create(srv_conn *c)
 {
@@ -540,6 +541,23 @@ void srv_job_event(srv_job *j, srv_choice *c, const srv_note *n)
 
 /* ---- signs of life ---- */
 
+int32_t srv_job_place(const srv_job *j)
+{
+    int32_t place = 1;
+
+    if (!j->admitted || j->phase != SRV_QUEUED)
+        return 0;
+    for (const srv_job *o = j->server->jobs; o; o = o->next)
+        place += o != j && o->admitted && !o->ended && o->phase == SRV_QUEUED && o->submitted < j->submitted;
+    return place;
+}
+
+static bool tells_place(const srv_job *j, double now)
+{
+    return j->phase == SRV_QUEUED && j->ask.return_progress && j->encoder->progress &&
+           now - j->submitted > QUEUE_SECONDS && now - j->last_progress > QUEUE_SECONDS;
+}
+
 static void tick_one(srv_job *j, double now, double hurry)
 {
     double silent = (now - j->last_write) * hurry;
@@ -548,8 +566,12 @@ static void tick_one(srv_job *j, double now, double hurry)
     if (!j->conn || !j->admitted)
         return;
     if (j->began_stream) {
-        if (silent > limit)
+        if (tells_place(j, now)) {
+            j->last_progress = now;
+            j->encoder->progress(j);
+        } else if (silent > limit) {
             j->encoder->heartbeat(j);
+        }
         return;
     }
     if (silent < (j->committed ? SPACE_SECONDS : SILENCE_SECONDS))

@@ -123,6 +123,8 @@ void srv_jobs_tick(srv_server *s, double now);
 void srv_jobs_flush(srv_server *s);
 void srv_job_free(srv_job *j);
 void srv_job_write(srv_job *j, const srv_text *t);
+/* Of a job that waits: 1 is next. 0: it does not wait. */
+int32_t srv_job_place(const srv_job *j);
 srv_choice *srv_job_choice(srv_job *j);
 
 /* ---- for decoders, on the worker ---- */

@@ -139,6 +139,20 @@ class Lines(unittest.TestCase):
             for c in waiting:
                 c.socket.close()
 
+    def test_the_place_in_line_is_told_to_who_wants_progress(self):
+        with Server("--parallel", "1", SCRIPT_TEXT=TEXT, SCRIPT_DELAY_MS=20) as server:
+            c = []
+            for i in range(3):
+                c.append(start(server, stream=True, return_progress=True))
+                c[i].head()
+            c[1].until(b'"queue_position":1')
+            c[2].until(b'"queue_position":2')
+            c[0].socket.close()
+            self.assertNotIn(b'"queue_position":2', c[1].until(b'"content":"w"'))
+            c[2].until(b'"queue_position":1')
+            for x in c[1:]:
+                x.socket.close()
+
     def test_first_come_first_served(self):
         with Server("--parallel", "1", SCRIPT_DELAY_MS=5) as server:
             order, threads = [], []

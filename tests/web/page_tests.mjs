@@ -138,6 +138,22 @@ tests["reading a prompt shows how far it is; a queue shows the place in it"] = a
   await idle(page);
 };
 
+tests["a chat that has to wait for another tells its place in the real queue"] = async (b) => {
+  if (!b.program) return;
+  const s = await b.server({ text: "word ".repeat(2000), delay: 20, args: ["--parallel", "1"] });
+  const context = await b.context(s);
+  const one = await b.open(s, { context });
+  await send(one, "first");
+  await begun(one, "word word");
+  const two = await b.open(s, { context });
+  await send(two, "second");
+  await until(async () => /queue, position 1/.test(await two.innerText(".status")), "place in the queue");
+  await label(one, "Stop").click();
+  await begun(two, "word word");
+  await label(two, "Stop").click();
+  await idle(two);
+};
+
 tests["numbers are live while an answer is written, and the panel has curves"] = async (b) => {
   const s = await b.server({ text: "word ".repeat(60), delay: 40 }, "mock");
   const page = await b.open(s);
@@ -164,7 +180,7 @@ tests["a server that tells the store's figures at the end only is asked for its 
 };
 
 tests["thinking can be ended early, and opened while it runs"] = async (b) => {
-  const s = await b.server({ text: `<think>${"hm ".repeat(200)}</think>The answer.`, delay: 30 }, "mock");
+  const s = await b.server({ text: `<think>${"hm ".repeat(400)}</think>The answer.`, delay: 30 });
   const page = await b.open(s);
   await send(page, "Think");
   await page.click(".fold");

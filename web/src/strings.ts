@@ -37,7 +37,7 @@ export const T = {
   imported: (n: number) => (n === 1 ? "Imported 1 chat" : `Imported ${count(n)} chats`),
   importNotJson: "That file is not JSON. Choose a file that was exported here.",
   importNotOurs: "That file holds no chats of this page. Choose a file that was exported here.",
-  stays: "Stays on this computer",
+  stays: (host: string) => (host ? `Stays between you and ${host}` : "Stays on this computer"),
   staysWhy: "Chats are kept in this browser and go only to the server at this address.",
   notKept: "This browser does not let the page keep chats: they are gone when the page closes.",
 
@@ -70,7 +70,8 @@ export const T = {
   // Messages
   messages: "Messages",
   emptyTitle: "What would you like to know?",
-  emptyText: "The model runs on this computer. Nothing you write leaves it.",
+  emptyText: (host: string) =>
+    host ? `The model runs on ${host}. What you write goes there and nowhere else.` : "The model runs on this computer. Nothing you write leaves it.",
   earlier: "Earlier messages are being shown …",
   jumpToEnd: "Jump to end",
   copy: "Copy",

@@ -13,6 +13,9 @@ export class ApiError extends Error {
   }
 }
 
+// Where the server is, when it is another computer than this; else empty.
+export const remoteHost = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(location.hostname) ? "" : location.hostname;
+
 const KEY = "swiftlet.key";
 let memoryKey = "";
 

@@ -330,6 +330,7 @@ async function run(conv: Conversation, id: string, prefill: boolean): Promise<vo
     if (!error || r.got || !passing(error.fault) || abort.signal.aborted) break;
     const s = error.retryAfter || pause(n);
     update(conv.id, { phase: error.kind === "loading" ? "loading" : "retry", why: error.kind === "busy" ? T.busyText : error.message, retryAt: Date.now() + 1000 * s, progress: null });
+    if (!n) say(error.kind === "busy" ? T.busyText : error.message);
     await sleepFor(conv.id, s, abort.signal);
     if (abort.signal.aborted) break;
     update(conv.id, { phase: "connect" });

@@ -2,6 +2,7 @@
 // a few messages at a time, so that the page answers meanwhile.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { remoteHost } from "../lib/api";
 import { codeClick } from "../markdown/code";
 import { shown, type Conversation } from "../state/chats";
 import { activities } from "../state/generate";
@@ -57,7 +58,7 @@ function Empty() {
     <div class="empty">
       <Mark />
       <p class="empty-title">{T.emptyTitle}</p>
-      <p class="hint">{T.emptyText}</p>
+      <p class="hint">{T.emptyText(remoteHost)}</p>
     </div>
   );
 }

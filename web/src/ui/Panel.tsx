@@ -6,12 +6,14 @@ import { Settings } from "./Settings";
 
 const TABS = [["settings", T.settings], ["numbers", T.numbers], ["keys", T.shortcuts]] as const;
 
+const COMMAND = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl";
+
 function Keys() {
   return (
     <table class="keys">
       <tbody>
         {T.keys.map(([key, what]) => (
-          <tr key={key}><th scope="row">{key.split(" ").map((k) => <kbd key={k}>{k}</kbd>)}</th><td>{what}</td></tr>
+          <tr key={key}><th scope="row">{key.split(" ").map((k) => <kbd key={k}>{k === "Ctrl" ? COMMAND : k}</kbd>)}</th><td>{what}</td></tr>
         ))}
       </tbody>
     </table>

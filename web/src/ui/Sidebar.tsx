@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Chat } from "../types";
 import * as db from "../lib/db";
 import { daysAgo } from "../lib/format";
+import { remoteHost } from "../lib/api";
 import { current, exportJson, exportMarkdown, importJson, patch, remove, rename, show, visible } from "../state/chats";
 import { activities } from "../state/generate";
 import { closeDrawer, focusComposer, searching, wide } from "../state/view";
@@ -126,7 +127,7 @@ function Foot() {
           if (f) void f.text().then(importJson);
         }} />
       </div>
-      <p class="stays" title={T.staysWhy}><Icon name="lock" />{db.lasting ? T.stays : T.notKept}</p>
+      <p class="stays" title={T.staysWhy}><Icon name="lock" />{db.lasting ? T.stays(remoteHost) : T.notKept}</p>
     </div>
   );
 }

@@ -33,7 +33,7 @@ enum {
     SWL_GRAMMAR_DEPTH_MAX = 48,        /* of objects and arrays inside each other */
     SWL_GRAMMAR_TOKEN_BYTES_MAX = 256, /* longer tokens are never used: their text can be spelled */
     SWL_GRAMMAR_CONFIGS_MAX = 4096,    /* at a time; more are dropped, which takes choices away and breaks nothing */
-    SWL_GRAMMAR_NEW_FRAMES_MAX = 256, /* that one byte may open: the same of choices that stay open level after level */
+    SWL_GRAMMAR_NEW_FRAMES_MAX = 128, /* that one byte may open: the same of choices that stay open level after level */
     SWL_GRAMMAR_FRAMES_MAX = 1 << 18,
     SWL_GRAMMAR_SCHEMA_BYTES_MAX = 256 * 1024,
     SWL_GRAMMAR_NODES_MAX = 400000,

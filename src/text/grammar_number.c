@@ -280,11 +280,14 @@ static bool step_fraction(const machine *m, number_state *s, uint8_t c)
     }
     if (c < '0' || c > '9' || s->n_fraction >= m->fraction_digits)
         return false;
+    if (m->divisor && s->n_fraction >= m->scale && c != '0')
+        return false;
     s->low = fraction_digit(s->low, &r->low, s->n_fraction, c);
     s->high = fraction_digit(s->high, &r->high, s->n_fraction, c);
+    if (s->n_fraction < m->scale) /* behind that there are only zeros */
+        carry(m, s, c);
     s->n_fraction++;
     s->at = N_FRACTION;
-    carry(m, s, c);
     return true;
 }
 
@@ -397,7 +400,8 @@ static bool set_divisor(machine *m, const json_t *v)
     m->scale = d.n_fraction;
     if (digits > 100)
         m->int_digits = 12;
-    m->fraction_digits = d.n_fraction < m->fraction_digits ? d.n_fraction : m->fraction_digits;
+    if (m->fraction_digits > d.n_fraction + 1)
+        m->fraction_digits = d.n_fraction + 1;
     return true;
 }
 

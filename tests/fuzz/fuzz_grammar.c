@@ -96,7 +96,7 @@ static void walk(const swl_grammar *g, const swl_tokenizer *t, const uint8_t *da
     bool closed;
 
     CHECK(n <= 16 * 32 && !swl_grammar_begin(&s, g, NULL));
-    for (size_t i = 0; i < 300 && n_text < sizeof text - 64; i++) {
+    for (size_t i = 0; i < 120 && n_text < sizeof text - 64; i++) {
         swl_grammar_mask(s, mask);
         for (int32_t k = (int32_t)(i % 8); k < n; k += i < 8 ? 1 : 8)
             CHECK(swl_grammar_allows(s, k) == (mask[k / 32] >> k % 32 & 1));

@@ -186,7 +186,8 @@ static void numbers_stay_within_their_bounds(void **state)
     check("{\"type\":\"number\",\"maximum\":-0.001}", "-0.001", "-1", "-0.0010", NO, "0", "-0.0009", "-0", NULL);
     check("{\"type\":\"number\",\"exclusiveMinimum\":0}", "0.0001", "7", NO, "0", "-1", "0.0", "-0", NULL);
     check("{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":1}", "7", "49", "700", NO, "8", "0", "-7", NULL);
-    check("{\"type\":\"number\",\"multipleOf\":0.25}", "0.25", "-3.5", "4", "0.50", NO, "0.3", "0.125", NULL);
+    check("{\"type\":\"number\",\"multipleOf\":0.25}", "0.25", "-3.5", "4", "0.50", "4.0", "0.250", NO, "0.3", "0.251",
+          "0.125", NULL);
     check("{\"type\":\"integer\",\"format\":\"int32\"}", "2147483647", "-2147483648", NO, "2147483648", NULL);
 }
 

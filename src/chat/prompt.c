@@ -41,7 +41,7 @@ static swl_status check_size(maker *m, const char *text, const char *what)
 {
     if (text && strlen(text) > TEXT_BYTES_MAX)
         return swl_fail(m->err, SWL_E_ARG, "%s: more than %u MiB", what, (unsigned)(TEXT_BYTES_MAX >> 20));
-    return text ? swl_seal_avoid(&m->seal, text, strlen(text), m->err) : SWL_OK;
+    return SWL_OK;
 }
 
 static swl_status read_json(maker *m, json_t **out, const char *text, const char *what)
@@ -585,8 +585,10 @@ static swl_status from_ids(maker *m)
 swl_status swl_prompt_make(swl_prompt *p, swl_engine *e, const swl_request_options *o, swl_error *err)
 {
     maker m = {.e = e, .o = o, .err = err, .p = p};
-    swl_status st = o->messages ? from_messages(&m) : o->text ? from_text(&m) : from_ids(&m);
+    swl_status st;
 
+    swl_seal_init(&m.seal);
+    st = o->messages ? from_messages(&m) : o->text ? from_text(&m) : from_ids(&m);
     if (m.turns)
         release_turns(&m);
     if (!p->tools)

@@ -1,48 +1,46 @@
-/* seal.c: marks inside texts: U+FDD0, a run of U+FDD1, a character for the kind, the body, U+FDD2. */
+/* seal.c: marks inside texts: the key's noncharacters, one for the kind, the body, one for the end. */
 #include "chat/seal.h"
 
+#include <openssl/rand.h>
 #include <string.h>
+#include <time.h>
 
-enum { RUN_MAX = 4096, CHAR_BYTES = 3 };
+enum { CHAR_BYTES = 3, KIND_FIRST = 3, END = 2 };
 
-static const char first[] = "\xEF\xB7\x90", run[] = "\xEF\xB7\x91", last[] = "\xEF\xB7\x92";
-
-static bool is_escape(const char *p, size_t n)
+void swl_seal_init(swl_seal *s)
 {
-    return n >= 4 && (p[0] == 'f' || p[0] == 'F') && (p[1] == 'd' || p[1] == 'D') && (p[2] == 'd' || p[2] == 'D') &&
-           p[3] == '1';
+    uint8_t random[SWL_SEAL_UNITS / 2];
+    uint64_t now = (uint64_t)time(NULL) ^ (uint64_t)(uintptr_t)s;
+
+    if (RAND_bytes(random, sizeof random) != 1)
+        memcpy(random, &now, sizeof random); /* no source of randomness: hard to guess all the same */
+    for (size_t i = 0; i < SWL_SEAL_UNITS; i++)
+        s->key[i] = random[i / 2] >> 4 * (i % 2) & 15;
 }
 
-swl_status swl_seal_avoid(swl_seal *s, const char *text, size_t n, swl_error *err)
+static void put_unit(swl_sbuf *out, int k)
 {
-    for (size_t i = 0; i < n; i++) {
-        bool raw = n - i >= CHAR_BYTES && !memcmp(text + i, run, CHAR_BYTES);
+    const char c[CHAR_BYTES] = {(char)0xef, (char)0xb7, (char)(0x90 + k)};
 
-        if ((raw || is_escape(text + i, n - i)) && ++s->n_run > RUN_MAX)
-            return swl_fail(err, SWL_E_ARG, "the messages hold more than %d noncharacters U+FDD1", RUN_MAX);
-    }
-    return SWL_OK;
+    swl_sbuf_put(out, c, sizeof c);
 }
 
 void swl_seal_put(const swl_seal *s, swl_seal_kind kind, const char *body, size_t n_body, swl_sbuf *out)
 {
-    const char which[] = {first[0], first[1], (char)(0x93 + (int)kind)};
-
-    swl_sbuf_put(out, first, CHAR_BYTES);
-    for (int32_t i = 0; i <= s->n_run; i++)
-        swl_sbuf_put(out, run, CHAR_BYTES);
-    swl_sbuf_put(out, which, CHAR_BYTES);
+    for (int i = 0; i < SWL_SEAL_UNITS; i++)
+        put_unit(out, s->key[i]);
+    put_unit(out, KIND_FIRST + (int)kind);
     swl_sbuf_put(out, body, n_body);
-    swl_sbuf_put(out, last, CHAR_BYTES);
+    put_unit(out, END);
 }
 
 /* The noncharacter U+FDD0 + k at text, as itself or as the escape that Python's repr and JSON write for it: its length, or 0. */
 static size_t unit_at(const char *text, size_t n, int *k)
 {
-    static const char escape[] = "\\ufdd", digits[] = "0123456789abcdef";
+    static const char raw[] = "\xEF\xB7", escape[] = "\\ufdd", digits[] = "0123456789abcdef";
     const char *digit;
 
-    if (n >= CHAR_BYTES && !memcmp(text, first, 2) && (uint8_t)text[2] >= 0x90 && (uint8_t)text[2] < 0xa0) {
+    if (n >= CHAR_BYTES && !memcmp(text, raw, 2) && (uint8_t)text[2] >= 0x90 && (uint8_t)text[2] < 0xa0) {
         *k = (uint8_t)text[2] - 0x90;
         return CHAR_BYTES;
     }
@@ -60,16 +58,16 @@ size_t swl_seal_at(const swl_seal *s, const char *text, size_t n, swl_seal_kind 
     size_t at = 0, length;
     int k;
 
-    for (int32_t i = 0; i < s->n_run + 2; i++, at += length)
-        if (!(length = unit_at(text + at, n - at, &k)) || k != (i > 0))
+    for (int i = 0; i < SWL_SEAL_UNITS; i++, at += length)
+        if (!(length = unit_at(text + at, n - at, &k)) || k != s->key[i])
             return 0;
     length = unit_at(text + at, n - at, &k);
-    if (!length || k < 3 || k >= 3 + SWL_SEAL_KINDS)
+    if (!length || k < KIND_FIRST || k >= KIND_FIRST + SWL_SEAL_KINDS)
         return 0;
-    *kind = (swl_seal_kind)(k - 3);
+    *kind = (swl_seal_kind)(k - KIND_FIRST);
     *body = text + (at += length);
     for (; at < n; at++)
-        if ((length = unit_at(text + at, n - at, &k)) && k == 2) {
+        if ((length = unit_at(text + at, n - at, &k)) && k == END) {
             *n_body = (size_t)(text + at - *body);
             return at + length;
         }

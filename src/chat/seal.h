@@ -1,6 +1,6 @@
 /*
- * seal.h: marks inside texts on their way through a chat template. A seal is a run of Unicode noncharacters that occurs in no
- * input; it goes through the template like any text and is found again in what was rendered:
+ * seal.h: marks inside texts on their way through a chat template. A seal is a run of Unicode noncharacters that nobody can guess,
+ * drawn anew for every request; it goes through the template like any text and is found again in what was rendered:
  *
  *     BREAK       inside the spelling of an added token that somebody typed: it stays text
  *     REASONING   the reasoning of an earlier answer whose tokens are known
@@ -23,12 +23,13 @@ typedef enum swl_seal_kind {
     SWL_SEAL_KINDS
 } swl_seal_kind;
 
+enum { SWL_SEAL_UNITS = 16 };
+
 typedef struct swl_seal {
-    int32_t n_run; /* of U+FDD1 after the first character: more than the inputs have in all */
+    uint8_t key[SWL_SEAL_UNITS]; /* 0 to 15: U+FDD0 to U+FDDF */
 } swl_seal;
 
-/* Looks at one more input: JSON text, whose escapes count too. SWL_E_ARG when it has absurdly many noncharacters. */
-swl_status swl_seal_avoid(swl_seal *s, const char *text, size_t n, swl_error *err);
+void swl_seal_init(swl_seal *s);
 /* Appends a seal; `body` (no noncharacters) goes with it. */
 void swl_seal_put(const swl_seal *s, swl_seal_kind kind, const char *body, size_t n_body, swl_sbuf *out);
 /* Whether a seal begins at text: its length, or 0. The body is borrowed from text. */

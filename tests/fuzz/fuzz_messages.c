@@ -53,13 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *text = (const char *)data;
     json_t *in = NULL, *list, *again;
-    swl_seal seal = {0};
     swl_error err = {0};
+    swl_seal seal;
 
-    if (swl_seal_avoid(&seal, text, size, &err)) {
-        CHECK(err.message[0]);
-        return 0;
-    }
+    swl_seal_init(&seal);
     check_seals(&seal, text, size);
     for (int xml = 0; xml < 2; xml++) {
         if (swl_json_in(&in, text, size, &seal, "messages", &err) || swl_messages_normalise(&list, in, xml, &seal, &err)) {

@@ -40,7 +40,7 @@ void swl_attn_f32_avx512(const float *q, int32_t n_q, int32_t dim, const void *k
 swl_matmul_fn swl_matmul_q_a2_avx2, swl_matmul_q_a3_avx2, swl_matmul_q_a4_avx2, swl_matmul_q_a5_avx2,
     swl_matmul_q_a6_avx2, swl_matmul_q_a8_avx2, swl_matmul_f_f32_avx2, swl_matmul_f_f16_avx2, swl_matmul_f_bf16_avx2,
     swl_matmul_f_a2_avx2, swl_matmul_f_a3_avx2, swl_matmul_f_a4_avx2, swl_matmul_f_a5_avx2, swl_matmul_f_a6_avx2,
-    swl_matmul_f_a8_avx2;
+    swl_matmul_f_a8_avx2, swl_matmul_q_mxfp4_avx2, swl_matmul_q_nvfp4_avx2, swl_matmul_q_nl4_avx2;
 
 void swl_quantise_act_avx2(const float *x, int32_t cols, int8_t *q, float *scale, int32_t *sum);
 void swl_rms_norm_avx2(float *out, const float *x, const float *w, int32_t n, float eps);

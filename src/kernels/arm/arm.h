@@ -10,6 +10,7 @@ swl_matmul_fn swl_matmul_q_a2_dotprod, swl_matmul_q_a3_dotprod, swl_matmul_q_a4_
     swl_matmul_q_a6_dotprod, swl_matmul_q_a8_dotprod;
 swl_matmul_fn swl_matmul_q_a2_i8mm, swl_matmul_q_a3_i8mm, swl_matmul_q_a4_i8mm, swl_matmul_q_a5_i8mm,
     swl_matmul_q_a6_i8mm, swl_matmul_q_a8_i8mm;
+swl_matmul_fn swl_matmul_q_mxfp4_neon, swl_matmul_q_nvfp4_neon, swl_matmul_q_nl4_neon;
 swl_matmul_fn swl_matmul_f_f32_neon, swl_matmul_f_f16_neon, swl_matmul_f_bf16_neon, swl_matmul_f_affine_neon;
 
 void swl_quantise_act_neon(const float *x, int32_t cols, int8_t *q, float *scale, int32_t *sum);

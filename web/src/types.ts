@@ -100,6 +100,5 @@ export interface Props {
   sampling: Record<string, number>;
   memory: { budget: number; used: number; pool: number } | null;
   build: string;
-  template: string;
-  control: boolean;
+  thinking: { switch: boolean; effort: boolean }; // what of it the model's template lets a request change
 }

@@ -94,13 +94,15 @@ export async function props(): Promise<Props> {
   for (const name of ["temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "n_predict"])
     if (typeof params[name] === "number") sampling[name] = params[name];
   const m = p.memory;
+  const caps = p.chat_template_caps ?? {};
+  const template = typeof p.chat_template === "string" ? p.chat_template : "";
+  const can = (cap: unknown, variable: string) => (typeof cap === "boolean" ? cap : template.includes(variable));
   return {
     context: num(p.n_ctx, num(d.n_ctx)),
     sampling,
     memory: m ? { budget: num(m.budget), used: num(m.used), pool: num(m.pool) } : null,
     build: typeof p.build_info === "string" ? p.build_info : "",
-    template: typeof p.chat_template === "string" ? p.chat_template : "",
-    control: p.chat_template_caps?.reasoning_control !== false,
+    thinking: { switch: can(caps.supports_thinking_switch, "enable_thinking"), effort: can(caps.supports_reasoning_effort, "reasoning_effort") },
   };
 }
 

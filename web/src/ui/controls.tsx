@@ -12,14 +12,14 @@ import { IconButton } from "./Icon";
 const STATES = { start: T.stateStart, ok: T.stateOk, loading: T.stateLoading, down: T.stateDown, key: T.stateKey };
 export const stateText = (): string => STATES[server.value];
 
-// The levels that the model's template knows; nothing when it does not think.
+// The levels that the model's template knows; none when nothing can be chosen.
 function levels(): Thinking[] {
-  const template = props.value?.template ?? "";
-  if (!template) return ["auto", "off", "on"];
-  const list: Thinking[] = ["auto"];
-  if (template.includes("enable_thinking")) list.push("off", "on");
-  if (template.includes("reasoning_effort")) list.push("low", "medium", "high");
-  return list.length > 1 ? list : template.includes("<think>") ? [] : ["auto", "off", "on"];
+  const can = props.value?.thinking;
+  if (!can) return [];
+  const list: Thinking[] = [];
+  if (can.switch) list.push("off", "on");
+  if (can.effort) list.push("low", "medium", "high");
+  return list.length ? ["auto", ...list] : [];
 }
 
 export function ThinkingSwitch() {

@@ -6,6 +6,7 @@
 #define RUNNING (ANSWERING | C(VERIFY) | C(EVAL) | C(INFO) | C(BENCH) | C(SERVE))
 #define PULLING (C(PULL) | C(REPACK))
 #define ABOUT (C(TOKENIZE) | C(TEMPLATE) | C(DUMP_TENSOR)) /* a model that is not run */
+#define ASKING (C(PS) | C(HEALTH) | C(LAUNCH)) /* a server that runs */
 #define EVERY EVERY_COMMAND
 #define INT_TOP 2147483647.0
 
@@ -98,6 +99,8 @@ const option_row option_rows[OPT_COUNT] = {
     [OPT_CHECKSUMS] = {"checksums", 0, TYPE_SWITCH, MODEL, NULL, "on", NULL, 0, 0, true, RUNNING, OPT_COUNT,
                        "verify experts when they are read"},
 
+    [OPT_URL] = {"url", 0, TYPE_TEXT, SERVING, "URL", "http://127.0.0.1:8080", NULL, 0, 0, true, ASKING, OPT_COUNT,
+                 "where the server is"},
     [OPT_HOST] = {"host", 0, TYPE_TEXT, SERVING, "ADDRESS", "127.0.0.1", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
                   "address to listen on, or unix:FILE for a socket; others than loopback need a key"},
     [OPT_PORT] = {"port", 0, TYPE_INT, SERVING, "N", "8080", NULL, 0, 65535, true, C(SERVE), OPT_COUNT,
@@ -108,7 +111,7 @@ const option_row option_rows[OPT_COUNT] = {
                       "conversations kept in memory, and requests answered at a time; fewer when they do not fit"},
     [OPT_QUEUE] = {"queue", 0, TYPE_INT, SERVING, "N", "16", NULL, 0, 10000, true, C(SERVE), OPT_COUNT,
                    "requests that may wait; more are refused with 429"},
-    [OPT_API_KEY] = {"api-key", 0, TYPE_LIST, SERVING, "KEY", NULL, NULL, 0, 0, true, C(SERVE), OPT_COUNT,
+    [OPT_API_KEY] = {"api-key", 0, TYPE_LIST, SERVING, "KEY", NULL, NULL, 0, 0, true, C(SERVE) | ASKING, OPT_COUNT,
                      "key that clients have to send (may be repeated); better kept in a file or the environment"},
     [OPT_API_KEY_FILE] = {"api-key-file", 0, TYPE_TEXT, SERVING, "FILE", NULL, NULL, 0, 0, true, C(SERVE), OPT_COUNT,
                           "file with such keys, one a line"},
@@ -254,7 +257,7 @@ const option_row option_rows[OPT_COUNT] = {
                   "print one JSON object instead of text"},
     [OPT_STATS] = {"stats", 0, TYPE_SWITCH, OUTPUT, NULL, NULL, "on at a terminal", 0, 0, true, ANSWERING, OPT_COUNT,
                    "print speed and memory figures on standard error after an answer"},
-    [OPT_QUIET] = {"quiet", 'q', TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, true, RUNNING | ABOUT | PULLING, OPT_COUNT,
+    [OPT_QUIET] = {"quiet", 'q', TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, true, RUNNING | ABOUT | ASKING | PULLING, OPT_COUNT,
                    "no progress and no notes on standard error"},
     [OPT_VERBOSE] = {"verbose", 'v', TYPE_SWITCH, OUTPUT, NULL, "off", NULL, 0, 0, true, RUNNING | ABOUT | PULLING,
                      OPT_COUNT, "more about the model and about errors"},

@@ -184,6 +184,39 @@ class Offer(unittest.TestCase):
             self.assertEqual(plain.stdout, run("generate", MODEL, "-p", "Once upon a time", "-n", "4").stdout)
 
 
+class Server(unittest.TestCase):
+    def test_a_running_server_is_asked(self):
+        server = subprocess.Popen([PROGRAM, "serve", MODEL, "--port", "0", "--api-key", "secret"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, env=harness.environment())
+        try:
+            url = ["--url", server.stdout.readline().decode().split()[-1]]
+            harness.wait_until(lambda: run("health", *url).returncode == 0)
+            self.assertEqual(rows("health", *url)[0]["status"], "ok")
+            p = run("ps", *url)
+            self.assertEqual((p.returncode, p.stdout), (1, b""))
+            self.assertIn(b"answers 401", p.stderr)
+            key = {"SWIFTLET_API_KEY": "secret"}
+            self.assertRegex(run("ps", *url, **key).stdout.decode(), r"^demo, context of 4096 tokens\n  0  idle +0 of 4096 tokens\n")
+            self.assertEqual(rows("ps", *url, **key)[0]["models"][0]["id"], "demo")
+            for client in ["opencode", "pi", "zed"]:
+                text = run("launch", client, *url, **key).stdout.decode()
+                self.assertIn(url[1], json.dumps(json.loads(text)))
+                self.assertIn("demo", text)
+            env = run("launch", "claude", *url, **key).stdout.decode()
+            self.assertIn("export ANTHROPIC_MODEL=demo\nexport CLAUDE_CODE_AUTO_COMPACT_WINDOW=4096\n", env)
+            toml = run("launch", "codex", *url, **key).stdout.decode()
+            self.assertIn('base_url = "%s/v1"\nwire_api = "responses"\n' % url[1].rstrip("/"), toml)
+        finally:
+            server.kill()
+            server.wait()
+            server.stdout.close()
+        p = run("health", *url)
+        self.assertEqual((p.returncode, p.stdout), (5, b""))
+        self.assertIn(b"no server answers", p.stderr)
+        self.assertEqual(run("health", "--url", "ftp://x").returncode, 2)
+        self.assertEqual(run("launch", "codexx").returncode, 2)
+
+
 class Stopping(unittest.TestCase):
     def test_ctrl_c_in_the_middle_of_a_long_prompt(self):
         """The model reads in passes of many tokens; the signal does not wait for one to end."""

@@ -17,7 +17,7 @@ import harness
 PROGRAM = sys.argv.pop(1)
 MODEL = tempfile.mkdtemp(prefix="swiftlet-test-")  # the scripted engine reads nothing from it
 COMMANDS = ["chat", "generate", "pull", "repack", "verify", "eval", "ls", "info", "rm", "bench", "serve",
-            "doctor", "tokenize", "completion", "help", "version"]
+            "doctor", "tokenize", "template", "dump-tensor", "ps", "health", "launch", "completion", "help", "version"]
 
 # swl_status: exit code, as cli-web.md section 4 has them
 STATUS = {1: 1, 2: 2, 3: 4, 4: 4, 5: 3, 6: 3, 7: 6, 8: 1, 9: 5, 10: 130, 11: 1}

@@ -135,7 +135,7 @@ class Usage(unittest.TestCase):
         self.fails("too few operands", "eval", MODEL)
         self.fails("one operand too many", "info", MODEL, "extra")
         self.fails("one operand too many", "info", "-m", MODEL, "extra")
-        self.fails("too few operands", "verify", MODEL)
+        self.fails("too few operands", "dump-tensor", MODEL)
 
     def test_a_prompt_has_one_source(self):
         self.fails("only one of", "generate", MODEL, "-p", "x", "--ids", "1")

@@ -280,6 +280,29 @@ static void unpack_scales(const tile *t, const uint8_t *from, int32_t n, float (
     }
 }
 
+/* ---- what comes next ------------------------------------------------------------------------------------- */
+
+/* The next tile's bytes, asked for a few lines at a time all through this tile: sixteen rows at once is an order that no
+ * processor guesses, and many requests in one place wait for each other. */
+typedef struct ahead {
+    const uint8_t *p;
+    int64_t n; /* lines of 64 bytes each time */
+} ahead;
+
+/* Rows [row, row + n_rows) in `times` parts. */
+static ahead ahead_of(const uint8_t *p, int64_t row_bytes, int64_t row, int32_t n_rows, int32_t times)
+{
+    return (ahead){p + row * row_bytes, (n_rows * row_bytes + 64 * times - 1) / (64 * times)};
+}
+
+INLINE void ask_ahead(ahead *a)
+{
+    int64_t i;
+
+    for (i = 0; i < a->n; i++, a->p += 64)
+        _mm_prefetch((const char *)a->p, _MM_HINT_T1);
+}
+
 /* ---- products -------------------------------------------------------------------------------------------- */
 
 typedef int32_t __attribute__((may_alias, aligned(1))) any_i32;
@@ -350,15 +373,18 @@ INLINE void add_unit(tokens *k, const place *p, int32_t t, const __m512i *w, __m
         _mm512_store_ps(top + j * ROWS, lane[j]);
 }
 
-INLINE void add_unit_to_all(tokens *k, const tile *s, const place *p, const uint8_t *codes, int bits, int unit)
+INLINE void add_unit_to_all(tokens *k, const tile *s, const place *p, const uint8_t *codes, ahead *next, int bits,
+                            int unit)
 {
     int32_t scale = p->unit * unit / s->w->group, t;
     __m512 ws = _mm512_load_ps(s->ws[scale]), wb = _mm512_load_ps(s->wb[scale]);
     __m512i w[16];
 
     load_unit(w, codes, bits, unit);
-    for (t = 0; t + 4 <= k->n; t += 4)
+    for (t = 0; t + 4 <= k->n; t += 4) {
+        ask_ahead(next);
         add_unit(k, p, t, w, ws, wb, 4, unit);
+    }
     if (k->n - t == 3)
         add_unit(k, p, t, w, ws, wb, 3, unit);
     else if (k->n - t == 2)
@@ -367,29 +393,30 @@ INLINE void add_unit_to_all(tokens *k, const tile *s, const place *p, const uint
         add_unit(k, p, t, w, ws, wb, 1, unit);
 }
 
-INLINE void add_step(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, int bits, int unit)
+INLINE void add_step(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, ahead *next, int bits,
+                     int unit)
 {
     int32_t i;
 
     for (i = 0; i < n; i++, codes += unit * ROWS * (bits == 4 ? 4 : 8) / 8)
-        add_unit_to_all(k, s, p + i, codes, bits, unit);
+        add_unit_to_all(k, s, p + i, codes, next, bits, unit);
 }
 
-static void add_step_any(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, int unit)
+static void add_step_any(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, ahead *next, int unit)
 {
     if (s->w->type == SWL_W_A4) {
         if (unit == 64)
-            add_step(k, s, p, n, codes, 4, 64);
+            add_step(k, s, p, n, codes, next, 4, 64);
         else if (unit == 32)
-            add_step(k, s, p, n, codes, 4, 32);
+            add_step(k, s, p, n, codes, next, 4, 32);
         else
-            add_step(k, s, p, n, codes, 4, 16);
+            add_step(k, s, p, n, codes, next, 4, 16);
     } else if (unit == 64) {
-        add_step(k, s, p, n, codes, 8, 64);
+        add_step(k, s, p, n, codes, next, 8, 64);
     } else if (unit == 32) {
-        add_step(k, s, p, n, codes, 8, 32);
+        add_step(k, s, p, n, codes, next, 8, 32);
     } else {
-        add_step(k, s, p, n, codes, 8, 16);
+        add_step(k, s, p, n, codes, next, 8, 16);
     }
 }
 
@@ -481,29 +508,10 @@ static void load_tokens(tokens *k, const swl_act *a, const int32_t *tok, int32_t
 
 /* ---- loops ----------------------------------------------------------------------------------------------- */
 
-/* Asks for part `i` of `n` of the next tile's codes. A tile is read sixteen rows at a time, which no processor guesses. */
-static void prefetch(const uint8_t *next, int64_t n_bytes, int32_t i, int32_t n)
+static void store_tile(const tile *s, const tokens *k, const order *o, float *out, int64_t ldo)
 {
-    int64_t at;
+    int32_t t;
 
-    for (at = n_bytes * i / n; at < n_bytes * (i + 1) / n; at += 64)
-        _mm_prefetch((const char *)next + at, _MM_HINT_T1);
-}
-
-static void run_tile(tile *s, tokens *k, const order *o, int unit, float *out, int64_t ldo)
-{
-    const uint8_t *next = s->w->data + (s->row + ROWS) * s->row_bytes;
-    int32_t step = (s->w->type == SWL_W_A4 ? 128 : 64) / unit, u, n, t, n_scales = s->w->cols / s->w->group;
-    alignas(64) uint8_t codes[STEP_BYTES];
-
-    unpack_scales(s, s->w->scales, n_scales, s->ws);
-    unpack_scales(s, s->w->biases, n_scales, s->wb);
-    for (u = 0; u < o->n_units; u += n) {
-        n = min_i32(step, o->n_units - u);
-        prefetch(next, s->n_next * s->row_bytes, u / step, (o->n_units + step - 1) / step);
-        unpack(s, o->place + u, n, codes, unit);
-        add_step_any(k, s, o->place + u, n, codes, unit);
-    }
     for (t = 0; t < k->n; t++) {
         __m512 v = _mm512_load_ps(k->stack[0][t]);
 
@@ -513,6 +521,28 @@ static void run_tile(tile *s, tokens *k, const order *o, int unit, float *out, i
             v = _mm512_add_ps(v, _mm512_setzero_ps());
         _mm512_mask_storeu_ps(out + t * ldo, low16(s->n_rows), v);
     }
+}
+
+static void run_tile(tile *s, tokens *k, const order *o, int unit, float *out, int64_t ldo)
+{
+    int32_t step = (s->w->type == SWL_W_A4 ? 128 : 64) / unit, n_steps = (o->n_units + step - 1) / step, u, n;
+    int32_t n_scales = s->w->cols / s->w->group, groups = k->n < 4 ? 1 : k->n / 4;
+    int64_t scale_bytes = n_scales * (int64_t)swl_dtype_size(s->w->sdtype), row = s->row + ROWS;
+    ahead codes_ahead = ahead_of(s->w->data, s->row_bytes, row, s->n_next, o->n_units * groups);
+    ahead ws_ahead = ahead_of(s->w->scales, scale_bytes, row, s->n_next, n_steps);
+    ahead wb_ahead = ahead_of(s->w->biases, scale_bytes, row, s->n_next, n_steps);
+    alignas(64) uint8_t codes[STEP_BYTES];
+
+    unpack_scales(s, s->w->scales, n_scales, s->ws);
+    unpack_scales(s, s->w->biases, n_scales, s->wb);
+    for (u = 0; u < o->n_units; u += n) {
+        n = min_i32(step, o->n_units - u);
+        ask_ahead(&ws_ahead);
+        ask_ahead(&wb_ahead);
+        unpack(s, o->place + u, n, codes, unit);
+        add_step_any(k, s, o->place + u, n, codes, &codes_ahead, unit);
+    }
+    store_tile(s, k, o, out, ldo);
 }
 
 bool swl_matmul_tile_fits_avx512(const swl_matrix *w)
@@ -525,13 +555,15 @@ void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
 {
     int unit = w->group < 64 ? w->group : 64;
     int32_t n_units = w->cols / unit, block = min_i32(SCALES / n_units / 16 * 16, TOKENS), r, t, n;
+    ahead first;
     tile s;
     order o;
     tokens k;
 
     s.w = w;
     s.row_bytes = swl_matrix_row_bytes(w);
-    prefetch(w->data + row0 * s.row_bytes, min_i32(ROWS, n_rows) * s.row_bytes, 0, 1);
+    first = ahead_of(w->data, s.row_bytes, row0, min_i32(ROWS, n_rows), 1);
+    ask_ahead(&first);
     place_units(&o, n_units);
     for (t = 0; t < n_tok; t += n) {
         n = min_i32(block, n_tok - t);

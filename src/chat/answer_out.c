@@ -60,8 +60,8 @@ static void begin_call(swl_request *r, const swl_answer_event *a)
 
 static bool on_answer(void *arg, const swl_answer_event *a)
 {
-    static const swl_event_kind kinds[] = {SWL_EVENT_REASONING, SWL_EVENT_TEXT, SWL_EVENT_TEXT, SWL_EVENT_CALL_BEGIN,
-                                           SWL_EVENT_CALL_ARGS, SWL_EVENT_CALL_END};
+    static const swl_event_kind kinds[] = {SWL_EVENT_REASONING,  SWL_EVENT_TEXT,      SWL_EVENT_TEXT,
+                                           SWL_EVENT_CALL_BEGIN, SWL_EVENT_CALL_ARGS, SWL_EVENT_CALL_END};
     swl_request *r = arg;
     swl_event event = {.kind = kinds[a->kind], .text = a->text, .n_bytes = a->n, .call = a->call};
 
@@ -206,13 +206,14 @@ static char *trimmed(const swl_sbuf *b, size_t *n)
 /* The answer as a message. */
 static json_t *message_of(const swl_request *r)
 {
-    json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content", json_stringn(r->text.p ? r->text.p : "", r->text.n));
+    json_t *m =
+        json_pack("{s:s, s:o}", "role", "assistant", "content", json_stringn(r->text.p ? r->text.p : "", r->text.n));
     json_t *calls = json_array(), *call;
     size_t i;
 
     json_array_foreach (r->calls, i, call)
-        json_array_append_new(calls, json_pack("{s:O, s:{s:O, s:O}}", "id", json_object_get(call, "id"), "function", "name",
-                                               json_object_get(call, "name"), "arguments",
+        json_array_append_new(calls, json_pack("{s:O, s:{s:O, s:O}}", "id", json_object_get(call, "id"), "function",
+                                               "name", json_object_get(call, "name"), "arguments",
                                                json_object_get(call, "arguments")));
     if (!m || !calls || json_object_set_new(m, "tool_calls", calls)) {
         json_decref(m);
@@ -248,8 +249,8 @@ static void remember(swl_engine *e, const swl_request *r)
 {
     swl_turn *t;
 
-    if (!r->rendered || r->o.raw || r->o.continue_final || !r->n_out || r->lost || r->text.failed || r->reasoning.failed ||
-        swl_answer_stopped_by(r->answer) >= 0 || swl_answer_in_reasoning(r->answer))
+    if (!r->rendered || r->o.raw || r->o.continue_final || !r->n_out || r->lost || r->text.failed ||
+        r->reasoning.failed || swl_answer_stopped_by(r->answer) >= 0 || swl_answer_in_reasoning(r->answer))
         return;
     t = swl_calloc(1, sizeof *t);
     if (!t)

@@ -1,6 +1,7 @@
 /*
- * builtin.c: chat templates for checkpoints that come without one: the rules of the families, for messages in the form that
- * messages.c makes. Official texts differ in details (tests/text/templates follows them); a checkpoint's own always wins.
+ * builtin.c: chat templates for checkpoints that come without one: the rules of the families, for messages in the form
+ * that messages.c makes. Official texts differ in details (tests/text/templates follows them); a checkpoint's own
+ * always wins.
  */
 #include <ctype.h>
 #include <string.h>

@@ -36,7 +36,8 @@ static void put_token(swl_canon *c, const swl_tokenizer *t, int32_t id)
         swl_sbuf_put(&c->bytes, bytes, (size_t)n);
 }
 
-swl_status swl_canon_set(swl_canon *c, const swl_tokenizer *t, const int32_t *ids, int32_t n, int32_t keep, swl_error *err)
+swl_status swl_canon_set(swl_canon *c, const swl_tokenizer *t, const int32_t *ids, int32_t n, int32_t keep,
+                         swl_error *err)
 {
     if (n > c->cap) {
         int32_t cap = n + n / 2 + 64;
@@ -53,7 +54,9 @@ swl_status swl_canon_set(swl_canon *c, const swl_tokenizer *t, const int32_t *id
         put_token(c, t, ids[c->n]);
         c->end[c->n++] = (uint32_t)c->bytes.n;
     }
-    return c->bytes.failed || c->bytes.n > UINT32_MAX ? swl_fail(err, SWL_E_NOMEM, "out of memory for the text of %d tokens", n) : SWL_OK;
+    return c->bytes.failed || c->bytes.n > UINT32_MAX
+               ? swl_fail(err, SWL_E_NOMEM, "out of memory for the text of %d tokens", n)
+               : SWL_OK;
 }
 
 static size_t common_bytes(const swl_sbuf *a, const swl_sbuf *b)
@@ -102,7 +105,8 @@ void swl_canon_match(const swl_canon *have, const int32_t *have_ids, const swl_c
     for (j = tokens_within(prompt, common_bytes(&have->bytes, &prompt->bytes)); j > same; j--) {
         int32_t k;
 
-        if (!swl_tokenizer_is_added(t, prompt_ids[j - 1]) && !(j < prompt->n && swl_tokenizer_is_added(t, prompt_ids[j])))
+        if (!swl_tokenizer_is_added(t, prompt_ids[j - 1]) &&
+            !(j < prompt->n && swl_tokenizer_is_added(t, prompt_ids[j])))
             continue;
         k = tokens_within(have, end_of(prompt, j));
         if (end_of(have, k) != end_of(prompt, j))

@@ -133,7 +133,7 @@ typedef struct answer {
     swl_usage usage;
     swl_finish finish;
     swl_error error;
-    bool failed, done;        /* done: under the engine's lock */
+    bool failed, done; /* done: under the engine's lock */
 } answer;
 
 static void begin_call(answer *a, const swl_event *event)
@@ -242,7 +242,8 @@ static json_t *continued(const swl_chat *c, const answer *a)
 
 static json_t *new_message(const answer *a)
 {
-    json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content", json_stringn(a->text.p ? a->text.p : "", a->text.n));
+    json_t *m =
+        json_pack("{s:s, s:o}", "role", "assistant", "content", json_stringn(a->text.p ? a->text.p : "", a->text.n));
 
     if (m && a->reasoning.n)
         json_object_set_new(m, "reasoning_content", json_stringn(a->reasoning.p, a->reasoning.n));
@@ -300,7 +301,8 @@ static swl_status ask(swl_chat *c, answer *a, swl_error *err)
     return st;
 }
 
-swl_status swl_chat_answer(swl_chat *c, const swl_request_options *opt, swl_usage *usage, swl_finish *finish, swl_error *err)
+swl_status swl_chat_answer(swl_chat *c, const swl_request_options *opt, swl_usage *usage, swl_finish *finish,
+                           swl_error *err)
 {
     answer a = {.engine = c->engine, .opt = opt, .calls = json_array()};
     swl_status st = a.calls ? SWL_OK : no_memory(err);

@@ -3,9 +3,9 @@
  *
  *   offset  0  8 bytes   "SWLCHAT" and a version byte (1)
  *           8  u64       n, bytes of JSON
- *          16  n         {"messages": [...], "turns": [...]}: answers token by token, so that they need not be computed again
- *      16 + n  u32       CRC-32C of everything before
- *      20 + n  ...       a snapshot of the state (session/snapshot.c), or nothing when it was not in memory any more
+ *          16  n         {"messages": [...], "turns": [...]}: answers token by token, so that they need not be computed
+ * again 16 + n  u32       CRC-32C of everything before 20 + n  ...       a snapshot of the state (session/snapshot.c),
+ * or nothing when it was not in memory any more
  *
  * Little-endian. Written under another name and renamed. The messages are readable whatever the model.
  */
@@ -62,10 +62,10 @@ static json_t *turn_to_json(const swl_turn *t)
 
     for (int32_t i = 0; i < t->n; i++)
         json_array_append_new(ids, json_integer(t->ids[i]));
-    return json_pack("{s:o, s:i, s:b, s:i, s:o, s:o, s:o, s:O}", "transcript", hex_of(t->transcript, sizeof t->transcript),
-                     "start", (int)t->start, "reasoned", (int)t->reasoned, "n_answer", (int)t->n_answer, "ids", ids,
-                     "reasoning", json_stringn(t->reasoning, t->n_reasoning), "text", json_stringn(t->text, t->n_text),
-                     "calls", t->calls);
+    return json_pack("{s:o, s:i, s:b, s:i, s:o, s:o, s:o, s:O}", "transcript",
+                     hex_of(t->transcript, sizeof t->transcript), "start", (int)t->start, "reasoned", (int)t->reasoned,
+                     "n_answer", (int)t->n_answer, "ids", ids, "reasoning", json_stringn(t->reasoning, t->n_reasoning),
+                     "text", json_stringn(t->text, t->n_text), "calls", t->calls);
 }
 
 static char *copy_string(const json_t *v, size_t *n)
@@ -78,7 +78,8 @@ static char *copy_string(const json_t *v, size_t *n)
 static swl_turn *turn_from_json(const swl_engine *e, const json_t *v)
 {
     const json_t *ids = json_object_get(v, "ids"), *calls = json_object_get(v, "calls");
-    int64_t start = json_integer_value(json_object_get(v, "start")), n_answer = json_integer_value(json_object_get(v, "n_answer"));
+    int64_t start = json_integer_value(json_object_get(v, "start")),
+            n_answer = json_integer_value(json_object_get(v, "n_answer"));
     swl_turn *t = swl_calloc(1, sizeof *t);
     bool ok = t != NULL;
 
@@ -238,7 +239,8 @@ static swl_status read_json(json_t **root, uint64_t *state_at, int fd, uint64_t 
     if (!st && (size < HEAD_BYTES + 4 || memcmp(head, magic, sizeof magic - 1)))
         return swl_fail_at(err, SWL_E_CORRUPT, path, 0, "%s is not a conversation of this program", path);
     if (!st && head[7] != magic[7])
-        return swl_fail_at(err, SWL_E_UNSUPPORTED, path, 7, "%s: conversation version %d, expected %d", path, head[7], magic[7]);
+        return swl_fail_at(err, SWL_E_UNSUPPORTED, path, 7, "%s: conversation version %d, expected %d", path, head[7],
+                           magic[7]);
     memcpy(&n, head + 8, sizeof n);
     if (!st && (n > JSON_BYTES_MAX || n > size - HEAD_BYTES - 4))
         return swl_fail_at(err, SWL_E_CORRUPT, path, 8, "%s is cut short, or damaged", path);
@@ -249,7 +251,8 @@ static swl_status read_json(json_t **root, uint64_t *state_at, int fd, uint64_t 
     if (!st) {
         memcpy(&crc, text + n, sizeof crc);
         if (crc != swl_crc32c(swl_crc32c(0, head, sizeof head), text, n))
-            st = swl_fail_at(err, SWL_E_CORRUPT, path, (int64_t)(HEAD_BYTES + n), "%s is damaged: its checksum is wrong", path);
+            st = swl_fail_at(err, SWL_E_CORRUPT, path, (int64_t)(HEAD_BYTES + n),
+                             "%s is damaged: its checksum is wrong", path);
     }
     if (!st)
         st = swl_json_parse(root, text, n, path, err);

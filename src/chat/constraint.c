@@ -1,4 +1,5 @@
-/* constraint.c: what an answer has to be, by the grammars of the text folder. It begins where the answer does, after reasoning. */
+/* constraint.c: what an answer has to be, by the grammars of the text folder. It begins where the answer does, after
+ * reasoning. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -32,8 +33,8 @@ static swl_status make_from_json(swl_grammar **out, const swl_engine *e, const s
     return st;
 }
 
-swl_status swl_constraint_make(swl_grammar **out, const swl_engine *e, const swl_request_options *o, const json_t *tools,
-                               swl_error *err)
+swl_status swl_constraint_make(swl_grammar **out, const swl_engine *e, const swl_request_options *o,
+                               const json_t *tools, swl_error *err)
 {
     *out = NULL;
     switch (o->constrain) {

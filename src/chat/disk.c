@@ -159,6 +159,7 @@ swl_status swl_disk_open(swl_disk **out, const swl_model *m, const char *dir, ui
     }
     d->bytes_max = bytes_max ? bytes_max : UINT64_C(8) << 30;
     d->exact = m->exact;
+    d->ctx_tokens = m->ctx_tokens;
     if (mkdir(dir, 0700) && errno != EEXIST)
         st = swl_fail_errno(err, dir, "%s cannot be made", dir);
     if (!st)
@@ -197,8 +198,8 @@ static int32_t usable_of(const swl_snapshot_info *f, int32_t have, int32_t rest)
     return 0;
 }
 
-int32_t swl_disk_find(const swl_disk *d, const swl_tokenizer *t, const swl_canon *prompt, const int32_t *prompt_ids, bool loose,
-                      int32_t more_than, int32_t *usable)
+int32_t swl_disk_find(const swl_disk *d, const swl_tokenizer *t, const swl_canon *prompt, const int32_t *prompt_ids,
+                      bool loose, int32_t more_than, int32_t *usable)
 {
     swl_canon canon = {0};
     int32_t best = -1;
@@ -208,7 +209,8 @@ int32_t swl_disk_find(const swl_disk *d, const swl_tokenizer *t, const swl_canon
         const swl_snapshot_info *f = &d->files[i].info;
         int32_t have, of_prompt, u;
 
-        if (!f->ids || f->n_tokens <= *usable || swl_canon_set(&canon, t, f->ids, f->n_tokens, 0, NULL))
+        if (!f->ids || f->n_tokens <= *usable || f->n_tokens > d->ctx_tokens ||
+            swl_canon_set(&canon, t, f->ids, f->n_tokens, 0, NULL))
             continue;
         swl_canon_match(&canon, f->ids, prompt, prompt_ids, t, loose, &have, &of_prompt);
         u = usable_of(f, have, prompt->n - of_prompt);
@@ -247,8 +249,9 @@ static swl_status name_of(const swl_disk *d, const int32_t *ids, int32_t n, char
     const uint32_t layout[] = {LAYOUT_VERSION, d->exact, (uint32_t)n};
     uint8_t digest[32];
     bool ok = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL) &&
-              EVP_DigestUpdate(md, d->fingerprint, sizeof d->fingerprint) && EVP_DigestUpdate(md, layout, sizeof layout) &&
-              EVP_DigestUpdate(md, ids, (size_t)n * sizeof *ids) && EVP_DigestFinal_ex(md, digest, NULL);
+              EVP_DigestUpdate(md, d->fingerprint, sizeof d->fingerprint) &&
+              EVP_DigestUpdate(md, layout, sizeof layout) && EVP_DigestUpdate(md, ids, (size_t)n * sizeof *ids) &&
+              EVP_DigestFinal_ex(md, digest, NULL);
 
     EVP_MD_CTX_free(md);
     if (!ok)
@@ -278,7 +281,8 @@ static void remove_beginnings(swl_disk *d, const int32_t *ids, int32_t n)
     }
 }
 
-static swl_status write_file(const char *path, const swl_session *s, const int32_t *marks, int32_t n_marks, swl_error *err)
+static swl_status write_file(const char *path, const swl_session *s, const int32_t *marks, int32_t n_marks,
+                             swl_error *err)
 {
     swl_file_atomic f;
     swl_status st = swl_file_atomic_begin(&f, path, err);

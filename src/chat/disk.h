@@ -1,8 +1,9 @@
 /*
- * disk.h: conversations that left memory, as snapshots in a directory (session/snapshot.c). A file is named after what it holds:
- * SHA-256 of the model's fingerprint, the layout's version, the arithmetic, and the token ids. Files are written whole or not at
- * all, checked when read, and the oldest go when together they are over the bound. Several processes may share a directory; what
- * another one wrote is seen at the next opening, what another one removed is simply not there.
+ * disk.h: conversations that left memory, as snapshots in a directory (session/snapshot.c). A file is named after what
+ * it holds: SHA-256 of the model's fingerprint, the layout's version, the arithmetic, and the token ids. Files are
+ * written whole or not at all, checked when read, and the oldest go when together they are over the bound. Several
+ * processes may share a directory; what another one wrote is seen at the next opening, what another one removed is
+ * simply not there.
  */
 #ifndef SWL_CHAT_DISK_H
 #define SWL_CHAT_DISK_H
@@ -12,8 +13,8 @@
 
 typedef struct swl_disk_file {
     char name[80];
-    swl_snapshot_info info;   /* ids NULL: of another model, counted only */
-    int64_t used;             /* order of use */
+    swl_snapshot_info info; /* ids NULL: of another model, counted only */
+    int64_t used;           /* order of use */
 } swl_disk_file;
 
 typedef struct swl_disk {
@@ -21,6 +22,7 @@ typedef struct swl_disk {
     uint64_t bytes, bytes_max;
     uint8_t fingerprint[32];
     bool exact;
+    int32_t ctx_tokens; /* longer conversations cannot be loaded */
     int64_t clock;
     swl_disk_file *files;
     int32_t n, cap;
@@ -30,10 +32,10 @@ typedef struct swl_disk {
 swl_status swl_disk_open(swl_disk **out, const swl_model *m, const char *dir, uint64_t bytes_max, swl_error *err);
 void swl_disk_close(swl_disk *d);
 
-/* The file from which most of a prompt can be taken, when that is more than `more_than` tokens, or -1. *usable: where the
- * conversation can go back to (its end or a mark). */
-int32_t swl_disk_find(const swl_disk *d, const swl_tokenizer *t, const swl_canon *prompt, const int32_t *prompt_ids, bool loose,
-                      int32_t more_than, int32_t *usable);
+/* The file from which most of a prompt can be taken, when that is more than `more_than` tokens, or -1. *usable: where
+ * the conversation can go back to (its end or a mark). */
+int32_t swl_disk_find(const swl_disk *d, const swl_tokenizer *t, const swl_canon *prompt, const int32_t *prompt_ids,
+                      bool loose, int32_t more_than, int32_t *usable);
 /* Loads it into a session; a file that is damaged is removed. */
 swl_status swl_disk_load(swl_disk *d, int32_t file, swl_session *s, swl_error *err);
 /* Saves a conversation with the marks at some positions, unless it is there. What it continues is removed. */

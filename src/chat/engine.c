@@ -1,7 +1,8 @@
 /*
- * engine.c: the line of requests and the passes. A step lets in who waits while there are idle slots, runs one token of every
- * answer together, and between two of those a part of one prompt; prompts take turns. A prompt alone runs in whole chunks and
- * can be cancelled in the middle of one. Each request's results are its own: passes may be shared, arithmetic is not.
+ * engine.c: the line of requests and the passes. A step lets in who waits while there are idle slots, runs one token of
+ * every answer together, and between two of those a part of one prompt; prompts take turns. A prompt alone runs in
+ * whole chunks and can be cancelled in the middle of one. Each request's results are its own: passes may be shared,
+ * arithmetic is not.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -130,7 +131,8 @@ void swl_template_info_get(const swl_engine *e, swl_template_info *out)
 swl_status swl_engine_submit(swl_engine *e, swl_request *r, swl_error *err)
 {
     if (r->engine != e || r->phase != SWL_REQUEST_NEW || r->too_long)
-        return swl_fail(err, SWL_E_ARG, "a request can be submitted once, to its own engine, and only if its prompt fits");
+        return swl_fail(err, SWL_E_ARG,
+                        "a request can be submitted once, to its own engine, and only if its prompt fits");
     r->phase = SWL_REQUEST_WAITING;
     r->submitted = swl_now();
     r->next = NULL;
@@ -214,7 +216,8 @@ static void leave_slot(swl_engine *e, swl_request *r)
 
 static void finish_usage(swl_request *r)
 {
-    double now = swl_now(), start = r->started > 0 ? r->started : now, first = r->first_token > 0 ? r->first_token : now;
+    double now = swl_now(), start = r->started > 0 ? r->started : now,
+           first = r->first_token > 0 ? r->first_token : now;
 
     r->usage.queue_seconds = start - r->submitted;
     r->usage.prompt_seconds = r->started > 0 ? first - start : 0;
@@ -325,8 +328,8 @@ static swl_status before_draw(swl_engine *e, swl_request *r, swl_error *err)
 {
     bool reasoning = swl_answer_in_reasoning(r->answer);
 
-    if (reasoning && (atomic_load(&r->end_reasoning) ||
-                      (r->o.n_reasoning_max > 0 && r->usage.n_reasoning >= r->o.n_reasoning_max)))
+    if (reasoning &&
+        (atomic_load(&r->end_reasoning) || (r->o.n_reasoning_max > 0 && r->usage.n_reasoning >= r->o.n_reasoning_max)))
         swl_force_answer(e, r);
     if (r->grammar && !reasoning && !r->constrained_begun && r->forced_at == r->n_forced) {
         r->constrained_begun = true;
@@ -452,7 +455,9 @@ static int32_t next_end(const swl_engine *e, const swl_request *r, int32_t room)
 static swl_status mark(swl_request *r, swl_error *err)
 {
     swl_session *s = r->slot->session;
-    int32_t at = r->n_done, weight = at == r->border_system ? SWL_MARK_SYSTEM : at == r->border_last ? SWL_MARK_MESSAGE : 1;
+    int32_t at = r->n_done, weight = at == r->border_system ? SWL_MARK_SYSTEM
+                                     : at == r->border_last ? SWL_MARK_MESSAGE
+                                                            : 1;
     bool end = at == r->n_prompt;
 
     if (weight == 1 && at - r->mark_at < SWL_MARK_AFTER && !(end && (s->n_marks_max > 2 || !r->border_last)))
@@ -497,8 +502,8 @@ static swl_status run_part(swl_engine *e, swl_request *r, int32_t room, swl_erro
     if (r->o.prompt_logprobs)
         st = run_scored(e, r, end, err);
     else
-        st = swl_session_eval(s, r->ids + r->n_done, end - r->n_done, end == r->n_prompt ? SWL_LOGITS_LAST : SWL_LOGITS_NONE,
-                              s->logits, err);
+        st = swl_session_eval(s, r->ids + r->n_done, end - r->n_done,
+                              end == r->n_prompt ? SWL_LOGITS_LAST : SWL_LOGITS_NONE, s->logits, err);
     s->watch = NULL;
     if (st)
         return st;

@@ -14,8 +14,8 @@
  *     engine.c      the line of requests and the passes
  *     chat.c        one conversation, on top of it all
  *
- * Locks: engine.lock guards the line, the turns, the copies that statistics are made from, and whose turn it is to step. It is never
- * held during a pass or a callback. Slots and running requests belong to the thread that steps.
+ * Locks: engine.lock guards the line, the turns, the copies that statistics are made from, and whose turn it is to
+ * step. It is never held during a pass or a callback. Slots and running requests belong to the thread that steps.
  */
 #ifndef SWL_CHAT_ENGINE_H
 #define SWL_CHAT_ENGINE_H
@@ -35,12 +35,12 @@
 #include "text/template.h"
 
 enum {
-    SWL_SHARE_TOKENS = 256,   /* of a prompt in one pass while others wait for their next token */
-    SWL_MARK_EVERY = 4096,    /* tokens of a long prompt: a part ends here at the latest */
-    SWL_MARK_AFTER = 1024,    /* tokens: the end of a part gets a mark, so that a prompt that is stopped loses little */
-    SWL_MARK_SYSTEM = 8,      /* weights of marks: the end of the system block, which many conversations share; */
-    SWL_MARK_MESSAGE = 4,     /* the beginning of the last message */
-    SWL_SAVE_TOKENS = 32,     /* shorter conversations are not worth a file */
+    SWL_SHARE_TOKENS = 256, /* of a prompt in one pass while others wait for their next token */
+    SWL_MARK_EVERY = 4096,  /* tokens of a long prompt: a part ends here at the latest */
+    SWL_MARK_AFTER = 1024,  /* tokens: the end of a part gets a mark, so that a prompt that is stopped loses little */
+    SWL_MARK_SYSTEM = 8,    /* weights of marks: the end of the system block, which many conversations share; */
+    SWL_MARK_MESSAGE = 4,   /* the beginning of the last message */
+    SWL_SAVE_TOKENS = 32,   /* shorter conversations are not worth a file */
     SWL_TOP_MAX = 20,
     SWL_FORCED_MAX = 16
 };
@@ -50,16 +50,17 @@ enum {
 typedef struct swl_chat_template {
     swl_template *compiled;
     char *text;
-    json_t *specials;         /* the tokenizer's special tokens by name, as variables */
+    json_t *specials; /* the tokenizer's special tokens by name, as variables */
     swl_template_info info;
-    bool high_is_xhigh;       /* the strongest effort is called so */
+    bool high_is_xhigh; /* the strongest effort is called so */
 } swl_chat_template;
 
-swl_status swl_chat_template_open(swl_chat_template *t, const char *dir, const char *path, const char *family, swl_error *err);
+swl_status swl_chat_template_open(swl_chat_template *t, const char *dir, const char *path, const char *family,
+                                  swl_error *err);
 void swl_chat_template_close(swl_chat_template *t);
 /* Adds to `vars` what think, preserving and the options ask for; `extra` (may be NULL) is the strongest. */
-swl_status swl_chat_template_vars(const swl_chat_template *t, json_t *vars, swl_think think, bool preserve, const json_t *extra,
-                                  swl_error *err);
+swl_status swl_chat_template_vars(const swl_chat_template *t, json_t *vars, swl_think think, bool preserve,
+                                  const json_t *extra, swl_error *err);
 const char *swl_builtin_template(const char *family, const char *dir, const char **name);
 
 /* ---- prompt.c ---- */
@@ -67,10 +68,10 @@ const char *swl_builtin_template(const char *family, const char *dir, const char
 typedef struct swl_prompt {
     int32_t *ids;
     int32_t n;
-    char *text;               /* NULL when ids were given */
+    char *text; /* NULL when ids were given */
     swl_answer_start start;
     uint8_t transcript[SWL_TRANSCRIPT_BYTES]; /* of the messages */
-    json_t *tools;            /* as given; NULL */
+    json_t *tools;                            /* as given; NULL */
 } swl_prompt;
 
 swl_status swl_prompt_make(swl_prompt *p, swl_engine *e, const swl_request_options *o, swl_error *err);
@@ -90,29 +91,30 @@ struct swl_slot;
 
 struct swl_request {
     swl_engine *engine;
-    swl_request *next;        /* in line */
-    swl_request_options o;    /* what it points to is owned by the following */
+    swl_request *next;     /* in line */
+    swl_request_options o; /* what it points to is owned by the following */
     char *constraint;
     char **stop;
     swl_logit_bias *bias;
     swl_prompt prompt;
     swl_grammar *grammar;
-    bool rendered;            /* made from messages: equal text may keep the tokens of a slot */
+    bool rendered; /* made from messages: equal text may keep the tokens of a slot */
     bool too_long;
-    _Atomic bool *cancel;     /* own_cancel, or of the conversation that it is for */
+    _Atomic bool *cancel; /* own_cancel, or of the conversation that it is for */
     _Atomic bool own_cancel, end_reasoning;
 
     /* while it runs */
     swl_phase_of_request phase;
     struct swl_slot *slot;
-    int32_t *ids;             /* the prompt as it is computed: [n_prompt] */
+    int32_t *ids; /* the prompt as it is computed: [n_prompt] */
     int32_t n_prompt, n_done;
-    int32_t border_system, border_last; /* where marks go: after the system block, before the last message; 0: nowhere */
-    int32_t mark_at;          /* the last one */
-    int32_t *out;             /* [n_out] generated; the last may not have run yet */
+    int32_t border_system,
+        border_last; /* where marks go: after the system block, before the last message; 0: nowhere */
+    int32_t mark_at; /* the last one */
+    int32_t *out;    /* [n_out] generated; the last may not have run yet */
     int32_t n_out, n_out_max;
     int32_t forced[SWL_FORCED_MAX], n_forced, forced_at; /* tokens that are not drawn */
-    bool closing;             /* reasoning is being closed */
+    bool closing;                                        /* reasoning is being closed */
     swl_rng rng;
     swl_answer *answer;
     swl_grammar_state *state;
@@ -120,12 +122,12 @@ struct swl_request {
 
     /* what came out */
     swl_sbuf text, reasoning;
-    json_t *calls;            /* [{"id", "name", "arguments"}] */
+    json_t *calls; /* [{"id", "name", "arguments"}] */
     char call_id[32];
-    bool lost;                /* out of memory while collecting: the turn is not remembered */
+    bool lost; /* out of memory while collecting: the turn is not remembered */
 
     swl_usage usage;
-    bool counted;             /* in the statistics */
+    bool counted; /* in the statistics */
     double submitted, started, first_token;
 };
 
@@ -133,10 +135,10 @@ struct swl_request {
 
 typedef struct swl_slot {
     swl_session *session;
-    swl_request *owner;       /* NULL: idle */
-    swl_canon canon;          /* of the session's tokens */
-    int32_t base;             /* where the last prompt's answer began; going back behind it gives something up */
-    uint64_t used;            /* when, in starts of requests */
+    swl_request *owner; /* NULL: idle */
+    swl_canon canon;    /* of the session's tokens */
+    int32_t base;       /* where the last prompt's answer began; going back behind it gives something up */
+    uint64_t used;      /* when, in starts of requests */
     double used_at;
 } swl_slot;
 
@@ -157,7 +159,7 @@ struct swl_engine {
     swl_chat_template tpl;
     swl_engine_options o;
     int32_t id_think, id_think_end, id_call, id_start; /* -1: the vocabulary has none */
-    int32_t n_tokens;         /* ids from here on are padding */
+    int32_t n_tokens;                                  /* ids from here on are padding */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -166,10 +168,10 @@ struct swl_engine {
     swl_request *waiting, **waiting_end;
     swl_turns turns;
     swl_engine_stats stats;
-    swl_slot_info *info;      /* [n_slots] */
+    swl_slot_info *info; /* [n_slots] */
 
     /* of the thread that steps */
-    swl_disk *disk;           /* NULL: conversations that leave memory are gone */
+    swl_disk *disk; /* NULL: conversations that leave memory are gone */
     swl_slot *slots;
     int32_t n_slots, n_running;
     int32_t turn;             /* whose prompt comes next */
@@ -191,7 +193,8 @@ void swl_force_answer(swl_engine *e, swl_request *r);
 /* Puts the empty line in line that follows a "</think>". */
 void swl_force_gap(swl_engine *e, swl_request *r);
 /* log-softmax of raw logits at one id, and the likeliest ones. */
-void swl_logprobs(swl_engine *e, const float *logits, int32_t id, int32_t n_top, swl_token_logprob *of, swl_token_logprob *top);
+void swl_logprobs(swl_engine *e, const float *logits, int32_t id, int32_t n_top, swl_token_logprob *of,
+                  swl_token_logprob *top);
 
 /* answer_out.c */
 swl_status swl_answer_begin(swl_engine *e, swl_request *r, swl_error *err);
@@ -202,8 +205,8 @@ swl_status swl_answer_token(swl_engine *e, swl_request *r, int32_t id, swl_finis
 swl_status swl_answer_end(swl_engine *e, swl_request *r, swl_finish finish, swl_error *err);
 
 /* constraint.c: r->grammar and r->state. Without a grammar none of these is called but the first. */
-swl_status swl_constraint_make(swl_grammar **out, const swl_engine *e, const swl_request_options *o, const json_t *tools,
-                               swl_error *err);
+swl_status swl_constraint_make(swl_grammar **out, const swl_engine *e, const swl_request_options *o,
+                               const json_t *tools, swl_error *err);
 void swl_constraint_free(swl_request *r);
 swl_status swl_constraint_begin(swl_request *r, swl_error *err);
 bool swl_constraint_allows(const swl_request *r, int32_t id);
@@ -211,7 +214,8 @@ void swl_constraint_mask(swl_request *r, uint32_t *bits);
 /* *closed: nothing can follow. */
 swl_status swl_constraint_accept(swl_request *r, int32_t id, bool *closed, swl_error *err);
 
-/* Takes and gives back the right to step, first come first served, which the library's own callers share with swl_engine_step. */
+/* Takes and gives back the right to step, first come first served, which the library's own callers share with
+ * swl_engine_step. */
 void swl_step_acquire(swl_engine *e);
 void swl_step_release(swl_engine *e);
 swl_status swl_engine_step_locked(swl_engine *e, bool *busy, swl_error *err);

@@ -77,13 +77,13 @@ static void put_string(mender *m)
 /* Only what the parser holds for a number and cannot store. */
 static bool is_too_large(const char *digits, size_t n)
 {
+    bool power = memchr(digits, 'e', n) || memchr(digits, 'E', n), whole = !power && !memchr(digits, '.', n);
     char text[64];
-    bool whole = strcspn(digits, ".eE") >= n;
 
     if (n < 18 && whole)
         return false;
     if (n >= sizeof text)
-        return whole || memchr(digits, 'e', n) || memchr(digits, 'E', n);
+        return whole || power;
     memcpy(text, digits, n);
     text[n] = 0;
     errno = 0;
@@ -159,7 +159,8 @@ swl_status swl_json_in(json_t **out, const char *text, size_t n, const swl_seal 
     if (!st) {
         *out = json_loadb(m.out.p ? m.out.p : "", m.out.n, JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
         if (!*out)
-            st = swl_fail(err, SWL_E_ARG, "%s: not valid JSON: line %d, column %d: %s", what, why.line, why.column, why.text);
+            st = swl_fail(err, SWL_E_ARG, "%s: not valid JSON: line %d, column %d: %s", what, why.line, why.column,
+                          why.text);
     }
     swl_sbuf_deinit(&m.out);
     return st;

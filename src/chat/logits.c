@@ -1,8 +1,8 @@
 /*
- * logits.c: the next token. The model's logits are changed in this order: bias; what must not come (padding, stop tokens before
- * n_min, calls that are forbidden); repetition, then presence and frequency penalty; then the draw (session/sampler.c). Under a
- * constraint the draw is tried first and repeated among what is allowed only if it fell on something else. Forced tokens pass by
- * all of this and use no randomness.
+ * logits.c: the next token. The model's logits are changed in this order: bias; what must not come (padding, stop
+ * tokens before n_min, calls that are forbidden); repetition, then presence and frequency penalty; then the draw
+ * (session/sampler.c). Under a constraint the draw is tried first and repeated among what is allowed only if it fell on
+ * something else. Forced tokens pass by all of this and use no randomness.
  */
 #include <math.h>
 #include <string.h>
@@ -38,7 +38,8 @@ static void offer(swl_token_logprob *top, int32_t *n, int32_t n_max, swl_token_l
     top[i] = t;
 }
 
-void swl_logprobs(swl_engine *e, const float *logits, int32_t id, int32_t n_top, swl_token_logprob *of, swl_token_logprob *top)
+void swl_logprobs(swl_engine *e, const float *logits, int32_t id, int32_t n_top, swl_token_logprob *of,
+                  swl_token_logprob *top)
 {
     double norm = log_sum(logits, e->model->config->vocab);
     int32_t n = 0;

@@ -14,7 +14,8 @@ static swl_status no_memory(swl_error *err)
 
 static const char *type_name(const json_t *v)
 {
-    static const char *const names[] = {"an object", "a list", "a string", "a number", "a number", "true", "false", "null"};
+    static const char *const names[] = {"an object", "a list", "a string", "a number",
+                                        "a number",  "true",   "false",    "null"};
 
     return v ? names[json_typeof(v)] : "missing";
 }
@@ -69,8 +70,10 @@ static swl_status add_part(swl_sbuf *to, const json_t *part, size_t message, siz
         return swl_fail(err, SWL_E_ARG, "messages[%zu].content[%zu]: expected an object, found %s", message, i,
                         type_name(part));
     if (type && !is_text_part(type))
-        return swl_fail(err, SWL_E_ARG, "messages[%zu].content[%zu]: a part of type \"%.40s\" cannot be read: this model takes "
-                        "text alone", message, i, type);
+        return swl_fail(err, SWL_E_ARG,
+                        "messages[%zu].content[%zu]: a part of type \"%.40s\" cannot be read: this model takes "
+                        "text alone",
+                        message, i, type);
     if (!type && !text)
         return swl_fail(err, SWL_E_ARG, "messages[%zu].content[%zu].type: expected \"text\", found %s", message, i,
                         type_name(member(part, "type")));
@@ -93,8 +96,8 @@ static swl_status flatten(json_t **out, const json_t *content, size_t message, s
         return SWL_OK;
     }
     if (content && !json_is_array(content))
-        return swl_fail(err, SWL_E_ARG, "messages[%zu].content: expected a string, a list of parts or null, found %s", message,
-                        type_name(content));
+        return swl_fail(err, SWL_E_ARG, "messages[%zu].content: expected a string, a list of parts or null, found %s",
+                        message, type_name(content));
     for (size_t i = 0; i < json_array_size(content) && !st; i++)
         st = add_part(&text, json_array_get(content, i), message, i, err);
     if (!st && (text.failed || !(*out = json_stringn(text.p ? text.p : "", text.n))))
@@ -139,8 +142,8 @@ static swl_status add_call(json_t *to, const json_t *call, bool xml, const swl_s
     f = f ? f : call;
     name = member(f, "name");
     if (!json_is_string(name))
-        return swl_fail(err, SWL_E_ARG, "messages[%zu].tool_calls[%zu].function.name: expected a string, found %s", message, i,
-                        type_name(name));
+        return swl_fail(err, SWL_E_ARG, "messages[%zu].tool_calls[%zu].function.name: expected a string, found %s",
+                        message, i, type_name(name));
     if (id && !json_is_string(id))
         return swl_fail(err, SWL_E_ARG, "messages[%zu].tool_calls[%zu].id: expected a string, found %s", message, i,
                         type_name(id));
@@ -152,14 +155,16 @@ static swl_status add_call(json_t *to, const json_t *call, bool xml, const swl_s
 }
 
 /* tool_calls, or the older function_call. *out: a new list, NULL when there are none. */
-static swl_status calls_of(json_t **out, const json_t *m, bool xml, const swl_seal *seal, size_t message, swl_error *err)
+static swl_status calls_of(json_t **out, const json_t *m, bool xml, const swl_seal *seal, size_t message,
+                           swl_error *err)
 {
     const json_t *calls = member(m, "tool_calls"), *one = member(m, "function_call");
     swl_status st = SWL_OK;
 
     *out = NULL;
     if (calls && !json_is_array(calls))
-        return swl_fail(err, SWL_E_ARG, "messages[%zu].tool_calls: expected a list, found %s", message, type_name(calls));
+        return swl_fail(err, SWL_E_ARG, "messages[%zu].tool_calls: expected a list, found %s", message,
+                        type_name(calls));
     if (!json_array_size(calls) && !one)
         return SWL_OK;
     if (!(*out = json_array()))
@@ -187,7 +192,8 @@ static swl_status reasoning_of(const json_t **out, const json_t *m, size_t messa
         const json_t *v = member(m, keys[i]);
 
         if (v && !json_is_string(v))
-            return swl_fail(err, SWL_E_ARG, "messages[%zu].%s: expected a string, found %s", message, keys[i], type_name(v));
+            return swl_fail(err, SWL_E_ARG, "messages[%zu].%s: expected a string, found %s", message, keys[i],
+                            type_name(v));
         if (v && (!*out || !json_string_length(*out)))
             *out = v;
     }
@@ -197,8 +203,8 @@ static swl_status reasoning_of(const json_t **out, const json_t *m, size_t messa
 /* The role under its usual name, or NULL. */
 static const char *role_of(const json_t *m)
 {
-    static const char *const roles[][2] = {{"system", "system"}, {"developer", "system"}, {"user", "user"},
-                                           {"assistant", "assistant"}, {"tool", "tool"}, {"function", "tool"}};
+    static const char *const roles[][2] = {{"system", "system"},       {"developer", "system"}, {"user", "user"},
+                                           {"assistant", "assistant"}, {"tool", "tool"},        {"function", "tool"}};
     const char *role = json_string_value(member(m, "role"));
 
     for (size_t i = 0; role && i < sizeof roles / sizeof *roles; i++)
@@ -215,11 +221,14 @@ static swl_status refuse_role(const json_t *m, size_t message, swl_error *err)
         return swl_fail(err, SWL_E_ARG, "messages[%zu]: expected an object, found %s", message, type_name(m));
     if (!json_is_string(role))
         return swl_fail(err, SWL_E_ARG, "messages[%zu].role: expected a string, found %s", message, type_name(role));
-    return swl_fail(err, SWL_E_ARG, "messages[%zu].role: expected system, developer, user, assistant, tool or function, found "
-                    "\"%.40s\"", message, json_string_value(role));
+    return swl_fail(err, SWL_E_ARG,
+                    "messages[%zu].role: expected system, developer, user, assistant, tool or function, found "
+                    "\"%.40s\"",
+                    message, json_string_value(role));
 }
 
-static swl_status normalise_assistant(json_t *out, const json_t *m, bool xml, const swl_seal *seal, size_t i, swl_error *err)
+static swl_status normalise_assistant(json_t *out, const json_t *m, bool xml, const swl_seal *seal, size_t i,
+                                      swl_error *err)
 {
     const json_t *reasoning;
     json_t *calls = NULL;
@@ -236,8 +245,8 @@ static swl_status normalise_assistant(json_t *out, const json_t *m, bool xml, co
 
 static bool is_ours(const char *key)
 {
-    static const char *const keys[] = {"role", "content", "reasoning_content", "reasoning", "thinking", "tool_calls",
-                                       "function_call"};
+    static const char *const keys[] = {"role",     "content",    "reasoning_content", "reasoning",
+                                       "thinking", "tool_calls", "function_call"};
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(key, keys[i]))
@@ -291,7 +300,8 @@ static swl_status merge_system(json_t *first, const json_t *m, swl_error *err)
     return !joined || json_object_set_new(first, "content", joined) ? no_memory(err) : SWL_OK;
 }
 
-/* Official templates refuse a conversation without a question; what is only an answer or a tool's result gets an empty one. */
+/* Official templates refuse a conversation without a question; what is only an answer or a tool's result gets an empty
+ * one. */
 static swl_status finish_list(json_t *list, json_t *system, swl_error *err)
 {
     size_t n = json_array_size(list);
@@ -347,7 +357,8 @@ swl_status swl_tools_check(const json_t *tools, swl_error *err)
     if (!json_is_array(tools))
         return swl_fail(err, SWL_E_ARG, "tools: expected a list, found %s", type_name(tools));
     if (json_array_size(tools) > SWL_TOOLS_MAX)
-        return swl_fail(err, SWL_E_ARG, "tools: %zu of them, at most %d are taken", json_array_size(tools), SWL_TOOLS_MAX);
+        return swl_fail(err, SWL_E_ARG, "tools: %zu of them, at most %d are taken", json_array_size(tools),
+                        SWL_TOOLS_MAX);
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *tool = json_array_get(tools, i), *f = member(tool, "function");
 

@@ -1,7 +1,8 @@
 /*
- * prompt.c: messages to token ids, in four steps: normalise; put seals in (seal.h): into what others typed, and in the place of
- * answers whose tokens are known; render by the template; cut what was rendered at the added tokens, and tokenise the stretches
- * between them with nothing matched in them. So a typed "<|im_end|>" stays text, and a known answer keeps its tokens.
+ * prompt.c: messages to token ids, in four steps: normalise; put seals in (seal.h): into what others typed, and in the
+ * place of answers whose tokens are known; render by the template; cut what was rendered at the added tokens, and
+ * tokenise the stretches between them with nothing matched in them. So a typed "<|im_end|>" stays text, and a known
+ * answer keeps its tokens.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +22,13 @@ typedef struct maker {
     swl_error *err;
     swl_seal seal;
     json_t *messages, *tools, *vars, *extra;
-    swl_turn **turns;         /* [n_turns] by message; NULL where the tokens are not known */
+    swl_turn **turns; /* [n_turns] by message; NULL where the tokens are not known */
     size_t n_turns;
     /* out */
     swl_prompt *p;
-    int32_t n_max;            /* room in p->ids */
-    swl_sbuf text;            /* the prompt as it reads */
-    swl_sbuf plain;           /* what waits to be tokenised */
+    int32_t n_max;  /* room in p->ids */
+    swl_sbuf text;  /* the prompt as it reads */
+    swl_sbuf plain; /* what waits to be tokenised */
 } maker;
 
 static swl_status no_memory(maker *m)
@@ -171,7 +172,8 @@ static void put_broken(const maker *m, const char *text, size_t from, size_t to,
     }
 }
 
-/* A question that is wholly <tool_response>...</tool_response> is a tool's result to the templates: its own tags stay. */
+/* A question that is wholly <tool_response>...</tool_response> is a tool's result to the templates: its own tags stay.
+ */
 static void find_response(const char *text, size_t n, size_t *from, size_t *to)
 {
     static const char open[] = "<tool_response>", close[] = "</tool_response>";
@@ -360,7 +362,8 @@ static bool ends_with(const swl_sbuf *b, const char *end)
     return b->n >= n && !memcmp(b->p + b->n - n, end, n);
 }
 
-/* The template wrote the opening of the reasoning that the answer's own tokens begin with: takes it back. False: it did not. */
+/* The template wrote the opening of the reasoning that the answer's own tokens begin with: takes it back. False: it did
+ * not. */
 static bool take_opening(maker *m, const swl_turn *turn)
 {
     static const char tag[] = "<think>";
@@ -452,8 +455,8 @@ static void put_number(maker *m, const char *digits, size_t n, const char *rest,
 }
 
 /* One seal; *end: nothing of what follows belongs to the prompt. */
-static swl_status put_seal(maker *m, swl_seal_kind kind, const char *body, size_t n_body, const char *rest, size_t n_rest,
-                           size_t *taken, bool *end)
+static swl_status put_seal(maker *m, swl_seal_kind kind, const char *body, size_t n_body, const char *rest,
+                           size_t n_rest, size_t *taken, bool *end)
 {
     const swl_turn *turn = turn_of(m, body, n_body);
 

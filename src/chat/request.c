@@ -26,7 +26,8 @@ static swl_status check_sampling(const swl_sampling *s, swl_error *err)
         !isfinite(s->frequency_penalty))
         return swl_fail(err, SWL_E_ARG, "a sampling parameter is not a finite number");
     if (!isfinite(s->repetition_penalty) || !(s->repetition_penalty > 0))
-        return swl_fail(err, SWL_E_ARG, "repetition_penalty is %g, expected more than 0", (double)s->repetition_penalty);
+        return swl_fail(err, SWL_E_ARG, "repetition_penalty is %g, expected more than 0",
+                        (double)s->repetition_penalty);
     return SWL_OK;
 }
 
@@ -46,8 +47,8 @@ static swl_status check_options(const swl_engine *e, const swl_request_options *
         return swl_fail(err, SWL_E_ARG, "n_bias is %d", o->n_bias);
     for (int32_t i = 0; i < o->n_bias; i++)
         if (o->bias[i].id < 0 || o->bias[i].id >= e->model->config->vocab || !(o->bias[i].bias == o->bias[i].bias))
-            return swl_fail(err, SWL_E_ARG, "logit_bias: token id %d is not in 0 to %d, or its bias is no number", o->bias[i].id,
-                            e->model->config->vocab - 1);
+            return swl_fail(err, SWL_E_ARG, "logit_bias: token id %d is not in 0 to %d, or its bias is no number",
+                            o->bias[i].id, e->model->config->vocab - 1);
     return check_sampling(&o->sampling, err);
 }
 

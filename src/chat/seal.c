@@ -34,7 +34,8 @@ void swl_seal_put(const swl_seal *s, swl_seal_kind kind, const char *body, size_
     put_unit(out, END);
 }
 
-/* The noncharacter U+FDD0 + k at text, as itself or as the escape that Python's repr and JSON write for it: its length, or 0. */
+/* The noncharacter U+FDD0 + k at text, as itself or as the escape that Python's repr and JSON write for it: its length,
+ * or 0. */
 static size_t unit_at(const char *text, size_t n, int *k)
 {
     static const char raw[] = "\xEF\xB7", escape[] = "\\ufdd", digits[] = "0123456789abcdef";
@@ -53,7 +54,8 @@ static size_t unit_at(const char *text, size_t n, int *k)
     return sizeof escape;
 }
 
-size_t swl_seal_at(const swl_seal *s, const char *text, size_t n, swl_seal_kind *kind, const char **body, size_t *n_body)
+size_t swl_seal_at(const swl_seal *s, const char *text, size_t n, swl_seal_kind *kind, const char **body,
+                   size_t *n_body)
 {
     size_t at = 0, length;
     int k;

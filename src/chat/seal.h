@@ -1,6 +1,7 @@
 /*
- * seal.h: marks inside texts on their way through a chat template. A seal is a run of Unicode noncharacters that nobody can guess,
- * drawn anew for every request; it goes through the template like any text and is found again in what was rendered:
+ * seal.h: marks inside texts on their way through a chat template. A seal is a run of Unicode noncharacters that nobody
+ * can guess, drawn anew for every request; it goes through the template like any text and is found again in what was
+ * rendered:
  *
  *     BREAK       inside the spelling of an added token that somebody typed: it stays text
  *     REASONING   the reasoning of an earlier answer whose tokens are known
@@ -33,6 +34,7 @@ void swl_seal_init(swl_seal *s);
 /* Appends a seal; `body` (no noncharacters) goes with it. */
 void swl_seal_put(const swl_seal *s, swl_seal_kind kind, const char *body, size_t n_body, swl_sbuf *out);
 /* Whether a seal begins at text: its length, or 0. The body is borrowed from text. */
-size_t swl_seal_at(const swl_seal *s, const char *text, size_t n, swl_seal_kind *kind, const char **body, size_t *n_body);
+size_t swl_seal_at(const swl_seal *s, const char *text, size_t n, swl_seal_kind *kind, const char **body,
+                   size_t *n_body);
 
 #endif

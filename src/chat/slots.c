@@ -1,7 +1,7 @@
 /*
- * slots.c: the conversations in memory. A request takes over what the best one has of its prompt: the slot itself when that is
- * the same conversation going on, or a copy up to a mark when going back would throw away another's future. What has to go is
- * what costs least to compute again, weighed against how long nobody asked for it.
+ * slots.c: the conversations in memory. A request takes over what the best one has of its prompt: the slot itself when
+ * that is the same conversation going on, or a copy up to a mark when going back would throw away another's future.
+ * What has to go is what costs least to compute again, weighed against how long nobody asked for it.
  */
 #include <string.h>
 
@@ -24,7 +24,8 @@ swl_status swl_slot_follow(swl_engine *e, swl_slot *s, swl_error *err)
 
 /* ---- looking ---- */
 
-/* The place from which r can go on, at or before `have` tokens of a prompt of n: with logits if nothing is left to run. */
+/* The place from which r can go on, at or before `have` tokens of a prompt of n: with logits if nothing is left to run.
+ */
 static int32_t usable(const swl_session *s, int32_t have, int32_t rest)
 {
     int32_t n = swl_session_n_tokens(s);
@@ -73,7 +74,8 @@ static int32_t best_source(const swl_engine *e, const found *f)
     int32_t best = 0;
 
     for (int32_t i = 1; i < e->n_slots; i++)
-        if (f[i].usable > f[best].usable || (f[i].usable == f[best].usable && !e->slots[i].owner && e->slots[best].owner))
+        if (f[i].usable > f[best].usable ||
+            (f[i].usable == f[best].usable && !e->slots[i].owner && e->slots[best].owner))
             best = i;
     return best;
 }
@@ -119,15 +121,16 @@ void swl_slot_save(swl_engine *e, const swl_slot *s)
 }
 
 /* A slot with what the directory has of a prompt, when that is worth reading; the slot in which it is now, or -1. */
-static int32_t load_from_disk(swl_engine *e, const swl_request *r, const swl_canon *prompt, const found *f, int32_t source)
+static int32_t load_from_disk(swl_engine *e, const swl_request *r, const swl_canon *prompt, const found *f,
+                              int32_t source)
 {
     int32_t usable_tokens, target, file;
     swl_status st;
 
     if (!e->disk || r->o.prompt_logprobs)
         return -1;
-    file = swl_disk_find(e->disk, e->tokenizer, prompt, r->prompt.ids, r->rendered, f[source].usable + SWL_SAVE_TOKENS / 2,
-                         &usable_tokens);
+    file = swl_disk_find(e->disk, e->tokenizer, prompt, r->prompt.ids, r->rendered,
+                         f[source].usable + SWL_SAVE_TOKENS / 2, &usable_tokens);
     if (file < 0)
         return -1;
     target = choose_target(e, f, -1);

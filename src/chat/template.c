@@ -1,6 +1,6 @@
 /*
- * template.c: the checkpoint's own chat template, or one of the built-in ones where it has none. What a template can do is not
- * read from its text but seen from what it renders.
+ * template.c: the checkpoint's own chat template, or one of the built-in ones where it has none. What a template can do
+ * is not read from its text but seen from what it renders.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +43,8 @@ static const char *text_of(const json_t *v)
 /* Strings of tokenizer_config.json that transformers hands to templates: plain, or {"content"}. */
 static swl_status keep_specials(swl_chat_template *t, const json_t *config, swl_error *err)
 {
-    static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
-                                        "mask_token"};
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         json_t *v = json_object_get(config, names[i]);
@@ -113,7 +113,8 @@ static const char probe_tool[] = "[{\"type\":\"function\",\"function\":{\"name\"
 /* What it makes of a short question under one more variable ("" for none), or NULL when it refuses. */
 static char *probe(const swl_chat_template *t, const char *name, json_t *value)
 {
-    json_t *vars = json_pack("{s:[{s:s, s:s}], s:b}", "messages", "role", "user", "content", "x", "add_generation_prompt", 1);
+    json_t *vars =
+        json_pack("{s:[{s:s, s:s}], s:b}", "messages", "role", "user", "content", "x", "add_generation_prompt", 1);
     char *text = NULL;
     size_t n;
 
@@ -156,7 +157,8 @@ static void explore(swl_chat_template *t)
     swl_free(tool);
 }
 
-swl_status swl_chat_template_open(swl_chat_template *t, const char *dir, const char *path, const char *family, swl_error *err)
+swl_status swl_chat_template_open(swl_chat_template *t, const char *dir, const char *path, const char *family,
+                                  swl_error *err)
 {
     swl_status st;
 
@@ -181,8 +183,10 @@ void swl_chat_template_close(swl_chat_template *t)
 /* What a template does not know is not said: an absent variable is not the same as a null one. */
 static int set_thinking(const swl_chat_template *t, json_t *vars, swl_think think)
 {
-    const char *effort = think == SWL_THINK_LOW ? "low" : think == SWL_THINK_MEDIUM ? "medium"
-                         : t->high_is_xhigh ? "xhigh" : "high";
+    const char *effort = think == SWL_THINK_LOW      ? "low"
+                         : think == SWL_THINK_MEDIUM ? "medium"
+                         : t->high_is_xhigh          ? "xhigh"
+                                                     : "high";
     int bad = 0;
 
     if (think != SWL_THINK_DEFAULT && t->info.thinking_switch)
@@ -192,8 +196,8 @@ static int set_thinking(const swl_chat_template *t, json_t *vars, swl_think thin
     return bad;
 }
 
-swl_status swl_chat_template_vars(const swl_chat_template *t, json_t *vars, swl_think think, bool preserve, const json_t *extra,
-                                  swl_error *err)
+swl_status swl_chat_template_vars(const swl_chat_template *t, json_t *vars, swl_think think, bool preserve,
+                                  const json_t *extra, swl_error *err)
 {
     int bad = json_object_update(vars, t->specials) | set_thinking(t, vars, think);
 

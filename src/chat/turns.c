@@ -82,7 +82,8 @@ static json_t *tree_of(const json_t *arguments)
     if (!json_string_length(arguments))
         return json_object();
     return swl_json_in(&tree, json_string_value(arguments), json_string_length(arguments), NULL, "arguments", NULL)
-               ? json_incref((json_t *)arguments) : tree;
+               ? json_incref((json_t *)arguments)
+               : tree;
 }
 
 static bool same_arguments(const json_t *a, const json_t *b)
@@ -132,7 +133,8 @@ static bool is_turn(const swl_turn *turn, const json_t *m, const json_t *id, con
     if (!may_have_reasoned(turn, m))
         return false;
     if (has_call(turn, id))
-        return same_calls(turn, calls, true) && (says_nothing(content) || same_trimmed(content, turn->text, turn->n_text));
+        return same_calls(turn, calls, true) &&
+               (says_nothing(content) || same_trimmed(content, turn->text, turn->n_text));
     return !memcmp(turn->transcript, transcript, SWL_TRANSCRIPT_BYTES) && same_calls(turn, calls, false) &&
            same_trimmed(content, turn->text, turn->n_text);
 }

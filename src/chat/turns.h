@@ -1,7 +1,7 @@
 /*
- * turns.h: earlier answers token by token, found again by the ids of their calls or by the conversation that they ended. Clients
- * send answers back in other words: arguments in another spelling, reasoning left out, white space trimmed. Whoever knows the
- * tokens need not compute them again. A bounded number is kept, the ones used last.
+ * turns.h: earlier answers token by token, found again by the ids of their calls or by the conversation that they
+ * ended. Clients send answers back in other words: arguments in another spelling, reasoning left out, white space
+ * trimmed. Whoever knows the tokens need not compute them again. A bounded number is kept, the ones used last.
  */
 #ifndef SWL_CHAT_TURNS_H
 #define SWL_CHAT_TURNS_H
@@ -16,13 +16,13 @@ enum { SWL_TRANSCRIPT_BYTES = 32, SWL_TURNS_MAX = 1024, SWL_TURN_IDS_MAX = 1 << 
 typedef struct swl_turn {
     int32_t refs;
     uint8_t transcript[SWL_TRANSCRIPT_BYTES]; /* of the conversation with it as the last message */
-    swl_answer_start start;   /* where it began */
-    bool reasoned;            /* it begins with reasoning */
+    swl_answer_start start;                   /* where it began */
+    bool reasoned;                            /* it begins with reasoning */
     int32_t *ids, n;
-    int32_t n_answer;         /* where its visible part begins, without white space; -1: within a token */
-    char *reasoning, *text;   /* trimmed, NUL-terminated */
+    int32_t n_answer;       /* where its visible part begins, without white space; -1: within a token */
+    char *reasoning, *text; /* trimmed, NUL-terminated */
     size_t n_reasoning, n_text;
-    json_t *calls;            /* [{"id", "name", "arguments" (text)}] */
+    json_t *calls; /* [{"id", "name", "arguments" (text)}] */
 } swl_turn;
 
 typedef struct swl_turns {
@@ -34,7 +34,8 @@ typedef struct swl_turns {
 void swl_turns_deinit(swl_turns *t);
 /* Takes the reference over. */
 void swl_turns_add(swl_turns *t, swl_turn *turn);
-/* The answer that message `m` (normalised) repeats, `transcript` being the conversation with it; a new reference, or NULL. */
+/* The answer that message `m` (normalised) repeats, `transcript` being the conversation with it; a new reference, or
+ * NULL. */
 swl_turn *swl_turns_find(swl_turns *t, const json_t *m, const uint8_t transcript[SWL_TRANSCRIPT_BYTES]);
 /* References are counted under the engine's lock. */
 void swl_turn_release(swl_turn *turn);

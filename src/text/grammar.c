@@ -159,6 +159,9 @@ int32_t swl_walk_counted(const swl_grammar *g, const swl_node *n, int32_t state,
     chars = *count - g->bytes.states[to].tail;
     if ((n->c >= 0 && chars > n->c) || (g->bytes.states[to].accept && chars < n->b))
         return -1;
+    /* What cannot end it yet must still be able to become a part of it. */
+    if (n->c >= 0 && chars<n->b && * count> n->c)
+        return -1;
     return to;
 }
 

@@ -587,6 +587,35 @@ static void text_of_a_call_is_bounded_by_its_schema(void **state)
     swl_grammar_free(g);
 }
 
+/* What looks like the end of a value that is too short yet is not begun where it could not become a part of it. */
+static void a_short_text_does_not_run_into_its_end(void **state)
+{
+    static const char begin[] = "\n<function=get>\n<parameter=s>\n\n\n</parameter>";
+    swl_grammar *g =
+        of_tools("[{\"name\":\"get\",\"parameters\":{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\","
+                 "\"minLength\":2,\"maxLength\":6}}}}]",
+                 "get", SWL_CALL_XML, true);
+    uint32_t *mask = swl_calloc((size_t)(n_tokens + 31) / 32, sizeof *mask);
+    swl_grammar_state *s;
+    uint32_t any;
+    size_t i = 0;
+
+    (void)state;
+    assert_int_equal(swl_grammar_begin(&s, g, NULL), SWL_OK);
+    assert_int_equal(swl_grammar_accept(s, swl_tokenizer_special(t, "<tool_call>"), NULL), SWL_OK);
+    for (; i < sizeof begin - 1 && !swl_grammar_accept(s, t->byte_ids[(uint8_t)begin[i]], NULL); i++) {
+        any = 0;
+        swl_grammar_mask(s, mask);
+        for (int32_t k = 0; k < (n_tokens + 31) / 32; k++)
+            any |= mask[k];
+        assert_true(any);
+    }
+    assert_true(i < sizeof begin - 1);
+    swl_grammar_end(s);
+    swl_grammar_free(g);
+    swl_free(mask);
+}
+
 static void calls_that_cannot_be_written_are_refused(void **state)
 {
     json_t *v = parsed(TOOLS), *odd = parsed("[{\"name\":\"a>b\"}]"),
@@ -666,6 +695,7 @@ int main(void)
         cmocka_unit_test(json_calls_follow_their_schema),
         cmocka_unit_test(xml_calls_follow_their_schema),
         cmocka_unit_test(text_of_a_call_is_bounded_by_its_schema),
+        cmocka_unit_test(a_short_text_does_not_run_into_its_end),
         cmocka_unit_test(calls_that_cannot_be_written_are_refused),
         cmocka_unit_test(every_failing_allocation_is_reported),
     };

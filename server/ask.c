@@ -367,8 +367,6 @@ void srv_messages_system(srv_messages *m, const char *content, size_t n)
         srv_messages_close(m);
         return;
     }
-    if (m->n)
-        m->late_system = true;
     if (m->has_system && n && m->system.n)
         srv_puts(&m->system, "\\n\\n");
     m->has_system = true;

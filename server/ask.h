@@ -39,7 +39,7 @@ typedef struct srv_messages {
     srv_text rest;     /* messages with commas */
     srv_text out;
     int n, n_user;
-    bool has_system, late_system;
+    bool has_system;
 } srv_messages;
 
 /* `content`: the inside of a JSON string. */

@@ -35,6 +35,20 @@ bool srv_no_memory(srv_error *e)
     return false;
 }
 
+/* The library's message, which names file and place; where the file lies is nobody's business. */
+static void put_fault(char *to, size_t size, const swl_error *err)
+{
+    const char *slash = strrchr(err->file, '/'), *name = slash ? slash + 1 : err->file;
+    const char *at = err->file[0] ? strstr(err->message, err->file) : NULL;
+
+    if (at)
+        snprintf(to, size, "%.*s%s%s", (int)(at - err->message), err->message, name, at + strlen(err->file));
+    else if (*name && !strstr(err->message, name))
+        snprintf(to, size, "%.400s (%.200s, offset %lld)", err->message, name, (long long)err->offset);
+    else
+        snprintf(to, size, "%.699s", err->message);
+}
+
 bool srv_library(srv_error *e, const swl_error *err, const char *param)
 {
     switch (err->code) {
@@ -44,16 +58,8 @@ bool srv_library(srv_error *e, const swl_error *err, const char *param)
     case SWL_E_UNSUPPORTED:
         return srv_invalid(e, param, "%s", err->message);
     default:
-        /* The message of the library names file and place; paths stay out of it. */
-        srv_fail(e, 500, "server_error", NULL, "%s", err->message);
-        if (err->file[0]) {
-            const char *name = strrchr(err->file, '/');
-            size_t n = strlen(e->message);
-
-            name = name ? name + 1 : err->file;
-            if (!strstr(e->message, name))
-                snprintf(e->message + n, sizeof e->message - n, " (%s, offset %lld)", name, (long long)err->offset);
-        }
+        srv_fail(e, 500, "server_error", NULL, "%s", "");
+        put_fault(e->message, sizeof e->message, err);
         return false;
     }
 }

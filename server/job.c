@@ -419,12 +419,7 @@ static void on_token(srv_choice *c, const srv_note *n)
 {
     srv_job *j = c->job;
 
-    if (!n->prompt) {
-        c->n_tokens++;
-        if (j->last_token > 0)
-            srv_metrics_token_gap(j->server, srv_now() - j->last_token);
-        j->last_token = srv_now();
-    }
+    c->n_tokens += !n->prompt;
     if (j->ask.logprobs && j->encoder->token)
         j->encoder->token(c, n);
 }

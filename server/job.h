@@ -107,7 +107,7 @@ struct srv_job {
     int64_t created;
     int64_t sequence;          /* of Responses events */
     int32_t n_done, n_total, n_cached;
-    double received, submitted, first_token, last_token, last_write, last_progress, last_flush;
+    double received, submitted, first_token, last_write, last_progress, last_flush;
     srv_item *pending_item;    /* whose text waits to be sent together */
     srv_text pending;
     srv_text scratch;

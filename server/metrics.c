@@ -88,11 +88,6 @@ void srv_metrics_usage(srv_server *s, const swl_usage *u)
             observe(&m->token_gap, u->generate_seconds / (u->n_generated - 1));
 }
 
-void srv_metrics_token_gap(srv_server *s, double seconds)
-{
-    (void)s, (void)seconds; /* counted from the usage, which every request has */
-}
-
 static void head(srv_text *t, const char *name, const char *type, const char *help)
 {
     srv_printf(t, "# HELP swiftlet_%s %s\n# TYPE swiftlet_%s %s\n", name, help, name, type);

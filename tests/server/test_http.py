@@ -386,6 +386,12 @@ class Places(unittest.TestCase):
             self.assertEqual(server.get("/v1/models").status, 401)
             self.assertEqual(server.get("/v1/models", "x-api-key: secret\r\n").status, 200)
 
+    def test_keys_are_not_shown_with_the_settings(self):
+        import subprocess
+        p = subprocess.run([harness.PROGRAM, "info", "--config"], env=harness.environment(SWIFTLET_API_KEY="secret"), capture_output=True)
+        self.assertEqual(p.returncode, 0)
+        self.assertNotIn(b"secret", p.stdout + p.stderr)
+
     def test_a_socket_in_the_file_system(self):
         import tempfile
         with tempfile.TemporaryDirectory() as folder:

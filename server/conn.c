@@ -56,6 +56,19 @@ static void free_request(srv_conn *c)
     c->route = NULL;
 }
 
+/* Once for each answer, when its last byte is written or nobody is there to read it. */
+static void note_request(srv_conn *c)
+{
+    double seconds = srv_now() - c->began;
+    const char *label = c->route ? c->route->label : "other";
+
+    if (!c->http)
+        return;
+    srv_metrics_request(c->server, label, c->http, seconds);
+    srv_log(c->server, true, "%s %s %d %.3f s", c->head.method ? c->head.method : "-", label, c->http, seconds);
+    c->http = 0;
+}
+
 void srv_conn_destroy(srv_conn *c)
 {
     srv_server *s = c->server;
@@ -63,6 +76,7 @@ void srv_conn_destroy(srv_conn *c)
 
     if (c->state == SRV_DEAD)
         return;
+    note_request(c);
     c->state = SRV_DEAD;
     c->job = NULL;
     if (j) {
@@ -146,21 +160,11 @@ static void put_head(srv_conn *c, srv_text *t, int http, const char *type, const
     srv_printf(t, "Connection: %s\r\n", c->close_after ? "close" : "keep-alive");
 }
 
-static void note_request(srv_conn *c, int http)
-{
-    double seconds = srv_now() - c->began;
-
-    c->answered = true;
-    srv_metrics_request(c->server, c->route ? c->route->label : "other", http, seconds);
-    srv_log(c->server, true, "%s %s %d %.3f s", c->head.method ? c->head.method : "-",
-            c->route ? c->route->label : "other", http, seconds);
-}
-
 static void end_answer(srv_conn *c)
 {
     if (c->state == SRV_DEAD)
         return;
-    c->streaming = c->answered = false;
+    note_request(c);
     c->job = NULL;
     free_request(c);
     set_state(c, c->close_after ? SRV_LINGER : SRV_READ_HEAD);
@@ -198,7 +202,7 @@ void srv_reply(srv_conn *c, int http, const char *type, const char *more, const 
         write_bytes(c, t.p, t.n);
         if (!srv_conn_is_head(c))
             write_bytes(c, body, n);
-        note_request(c, http);
+        c->http = http;
         end_answer(c);
     }
     srv_text_free(&t);
@@ -245,7 +249,6 @@ void srv_stream_begin(srv_conn *c, const char *type, const char *more)
     c->chunked_out = c->head.minor == 1;
     if (!c->chunked_out || !c->head.keep_alive)
         c->close_after = true;
-    c->streaming = true;
     put_head(c, &t, 200, type, more);
     if (c->chunked_out)
         srv_puts(&t, "Transfer-Encoding: chunked\r\n");
@@ -255,8 +258,7 @@ void srv_stream_begin(srv_conn *c, const char *type, const char *more)
     else
         write_bytes(c, t.p, t.n);
     srv_text_free(&t);
-    if (c->state != SRV_DEAD)
-        note_request(c, 200);
+    c->http = c->state == SRV_DEAD ? 0 : 200;
 }
 
 void srv_stream_write(srv_conn *c, const char *p, size_t n)

@@ -198,7 +198,7 @@ void srv_metrics_write(srv_server *s, srv_text *t)
     counter(t, "draft_accepted_total", "Drafted tokens that stayed.", 0);
     put_histogram(t, "time_to_first_token_seconds", "From submission to the first token.", &m->first_token);
     put_histogram(t, "inter_token_seconds", "Between two tokens of an answer, its mean.", &m->token_gap);
-    put_histogram(t, "request_seconds", "From a request's head to the beginning of its answer.", &m->request);
+    put_histogram(t, "request_seconds", "From a request's head to the end of its answer.", &m->request);
     put_histogram(t, "queue_seconds", "In line.", &m->queue);
     put_engine(s, t);
     put_memory(s, t);

@@ -143,7 +143,8 @@ struct srv_conn {
     srv_job *job;
     char request_id[SRV_ID + 8];
     char origin[256];         /* allowed, to be named in the answer; "" */
-    bool close_after, streaming, chunked_out, in_callback, answered, head_begun;
+    bool close_after, chunked_out, in_callback, head_begun;
+    int http;                 /* status of the answer that is being written */
     double since;             /* the state, */
     double last_read, last_write;
     double began;             /* the request */

@@ -52,7 +52,9 @@ struct swl_request {
     char call_ids[32][40];
     const char *stop;      /* that ends the answer */
     char stop_text[256];
-    bool started, no_reasoning;
+    bool started;
+    _Atomic bool no_reasoning;
+    _Atomic int32_t n_past; /* for whoever asks for figures */
     atomic_bool cancelled; /* also from a signal handler */
     double submitted, began, answered;
     swl_usage usage;
@@ -501,7 +503,7 @@ swl_status swl_engine_submit(swl_engine *e, swl_request *r, swl_error *err)
     return SWL_OK;
 }
 
-static void set_flag(swl_request *r, bool *flag)
+static void set_flag(swl_request *r, _Atomic bool *flag)
 {
     pthread_mutex_lock(&r->engine->lock);
     *flag = true;
@@ -601,7 +603,7 @@ static void read_prompt(swl_request *r)
 
     for (int32_t i = r->n_done; r->o.prompt_logprobs && i < end; i++)
         token_event(r, r->ids[i], true, !i, false);
-    r->n_done = end;
+    r->n_done = r->n_past = end;
     deliver(r, &ev);
     if (end == r->n_prompt) {
         r->answered = now();
@@ -633,6 +635,7 @@ static bool answer(swl_request *r)
         if (!r->usage.n_generated)
             r->usage.first_token_seconds = now() - r->submitted;
         r->usage.n_generated += s->n_tokens;
+        r->n_past += s->n_tokens;
         r->usage.n_reasoning += s->kind == SWL_EVENT_REASONING;
         deliver(r, &ev);
     } while (r->at < r->n_steps && !r->steps[r->at].n_tokens);
@@ -749,7 +752,7 @@ void swl_engine_stats_get(swl_engine *e, swl_engine_stats *out, swl_slot_info *s
         else
             e->stats.n_waiting++;
         if (slots && i < n_slots && i < e->n_slots)
-            slots[i] = (swl_slot_info){true, r->n_done + r->usage.n_generated, 1, e->ctx_tokens, 0};
+            slots[i] = (swl_slot_info){true, r->n_past, 1, e->ctx_tokens, 0};
     }
     e->stats.n_slots = e->n_slots;
     for (; slots && i < n_slots && i < e->n_slots; i++)

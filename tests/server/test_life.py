@@ -68,8 +68,8 @@ class Cancellation(unittest.TestCase):
         for server, stream, reset in self.each(SCRIPT_DELAY_MS=50):
             with server:
                 c = start(server, stream=stream, max_tokens=2000)
-                wait_until(lambda: server.metric("requests_running") == 1)
-                time.sleep(0.4)
+                wait_until(lambda: max(slot["n_past"] for slot in server.get("/slots").json) > 25) # the prompt has 19 tokens
+                time.sleep(0.1)
                 self.goes(server, c, "decode", reset)
 
     def test_in_line(self):

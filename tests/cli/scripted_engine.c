@@ -53,7 +53,7 @@ struct swl_request {
     const char *stop;      /* that ends the answer */
     char stop_text[256];
     bool started;
-    _Atomic bool no_reasoning;
+    atomic_bool no_reasoning;
     _Atomic int32_t n_past; /* for whoever asks for figures */
     atomic_bool cancelled; /* also from a signal handler */
     double submitted, began, answered;

@@ -46,7 +46,7 @@ void config_value(option_id id, const option_value *v, const swl_sampling *model
 
     origin_name(origin, id, v);
     if (v->set && (v->origin != FROM_BUILTIN || !row->builtin_help)) {
-        *text = row->type == TYPE_SWITCH ? (v->on ? "on" : "off") : v->text;
+        *text = row->type == TYPE_SWITCH ? (v->on ? "on" : "off") : id == OPT_API_KEY ? "(not shown)" : v->text;
     } else if (!v->set && model && models_value(id, model, published)) {
         *text = published;
         snprintf(origin, ORIGIN_MAX, "the model");

@@ -16,7 +16,7 @@
 
 /* Several words in one option, or the option several times. */
 typedef struct words {
-    char *copies[LIST_MAX + 2];
+    char *copies[LIST_MAX + 1];
     const char *items[WORDS_MAX];
     int n_copies, n;
 } words;
@@ -53,14 +53,6 @@ static swl_status read_words(words *w, const arguments *a, option_id id, swl_err
     for (int i = 0; !st && i < a->values[id].n_list; i++)
         st = add_words(w, a->values[id].list[i], option_rows[id].name, err);
     return st;
-}
-
-/* Not a row's environment, because those are shown by info --config. */
-static swl_status read_key_environment(words *w, swl_error *err)
-{
-    const char *keys = getenv("SWIFTLET_API_KEY");
-
-    return keys && *keys && !w->n ? add_words(w, keys, "api-key", err) : SWL_OK;
 }
 
 static swl_status read_key_file(words *w, const char *path, swl_error *err)
@@ -254,8 +246,6 @@ swl_status run_serve(const arguments *a, swl_error *err)
     st = model_check(s.dir, err);
     if (!st)
         st = read_words(&s.keys, a, OPT_API_KEY, err);
-    if (!st)
-        st = read_key_environment(&s.keys, err);
     if (!st)
         st = read_key_file(&s.keys, opt_text(a, OPT_API_KEY_FILE), err);
     if (!st)

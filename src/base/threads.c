@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-#define STACK_BYTES (1u << 20) /* vector kernels keep up to 100 KB of panels on it; some C libraries give 128 KB */
+#define STACK_BYTES (1u << 20) /* vector kernels keep up to 400 KB of activations on it; some C libraries give 128 KB */
 #define SPIN_ROUNDS 4000 /* about 20 to 100 microseconds of pause instructions */
 
 struct swl_threads {

@@ -30,14 +30,12 @@ bool swl_digest_set(swl_digest *d, swl_digest_kind kind, const char *hex)
 {
     size_t n = digits[kind];
 
-    *d = (swl_digest){.kind = kind};
-    if (strlen(hex) != n)
+    *d = (swl_digest){0};
+    if (strlen(hex) != n || strspn(hex, "0123456789abcdefABCDEF") != n)
         return false;
-    for (size_t i = 0; i < n; i++) {
-        if (!isxdigit((unsigned char)hex[i]))
-            return false;
+    d->kind = kind;
+    for (size_t i = 0; i < n; i++)
         d->hex[i] = (char)tolower((unsigned char)hex[i]);
-    }
     return true;
 }
 

@@ -19,7 +19,7 @@ typedef struct swl_digest {
 #define SWL_DIGEST_TEXT 80
 void swl_digest_print(const swl_digest *d, char text[SWL_DIGEST_TEXT]);
 bool swl_digest_parse(swl_digest *d, const char *text);
-/* From hex digits of either case, as many as the kind has. */
+/* From hex digits of either case, as many as the kind has; anything else leaves an empty one. */
 bool swl_digest_set(swl_digest *d, swl_digest_kind kind, const char *hex);
 bool swl_digest_equal(const swl_digest *a, const swl_digest *b);
 

@@ -260,6 +260,14 @@ static swl_status open_check(const char *dir, swl_error *err)
     return st;
 }
 
+/* What a conversion depends on; copies have no such options. */
+static bool same_options(const swl_puller *p, const swl_state *s)
+{
+    const json_t *bits = json_object_get(s->options, "bits"), *group = json_object_get(s->options, "group");
+
+    return (!bits || json_integer_value(bits) == p->o->bits) && (!group || json_integer_value(group) == p->o->group);
+}
+
 static bool same_name(const swl_puller *p, const swl_state *s)
 {
     return s->source && p->remote.source.name && !strcmp(s->source, p->remote.source.name);
@@ -290,14 +298,16 @@ static swl_status look_at_target(swl_puller *p, bool *already, swl_error *err)
         bool same = s.complete && same_name(p, &s);
         bool same_commit = !p->remote.commit || !s.commit || !strcmp(p->remote.commit, s.commit);
 
-        *already = same && same_commit;
+        bool as_asked = same_commit && same_options(p, &s);
+
+        *already = same && as_asked;
         swl_state_deinit(&s);
         if (*already)
             return open_check(p->o->target, err);
         if (same)
             return swl_fail_at(err, SWL_E_ARG, p->o->target, -1,
-                               "%s holds another commit of %s; --replace exchanges it once the new one is complete",
-                               p->o->target, p->remote.source.name);
+                               "%s holds %s of %s; --replace exchanges it once the new one is complete", p->o->target,
+                               same_commit ? "a conversion with other options" : "another commit", p->remote.source.name);
     }
     return swl_fail_at(err, SWL_E_ARG, p->o->target, -1,
                        "%s exists already and is of another source; it is kept unless --replace is given", p->o->target);

@@ -727,6 +727,24 @@ typedef struct swl_machine_rates {
 /* Takes a second or two. `drive` false: memory and multiplication alone. */
 SWL_API swl_status swl_machine_measure(swl_model *m, bool drive, swl_machine_rates *out, swl_error *err);
 
+/* What a machine is, without a model. */
+typedef struct swl_machine_info {
+    char cpu_level[16];
+    int32_t n_cpus;            /* that this process may use */
+    uint64_t memory_total, memory_available;
+    uint64_t group_limit, group_used; /* of the cgroup that holds the process; 0: no limit */
+    uint64_t memory_budget;    /* what a model gets when nothing is said */
+    uint64_t disk_free;        /* where the folder lies */
+    double memory_read;        /* bytes a second; 0: not measured */
+    double drive_read, drive_write;
+    uint64_t drive_read_bytes; /* one read */
+    bool drive_direct;         /* past the page cache */
+} swl_machine_info;
+
+/* `measure`: also memory and the drive under `dir` (NULL: no drive), which takes some seconds and, for that time, 256 MiB of
+ * the drive. *out is filled as far as it got, also on an error. */
+SWL_API swl_status swl_machine_look(const char *dir, bool measure, swl_machine_info *out, swl_error *err);
+
 /* Whose word counts on which experts a token goes to. Random weights route like no text does; so that measurements mean
  * something, the choice can be replaced (the router still runs and its weights are used). */
 typedef enum swl_routes {

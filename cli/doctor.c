@@ -128,10 +128,10 @@ static void look_at_device(findings *f)
         f->read_ahead_kb = read_number(path);
         snprintf(path, sizeof path, "/sys/dev/block/%u:%u/%squeue/rotational", major(sb.st_dev), minor(sb.st_dev), up);
         rotates = read_number(path);
-        if (rotates == 1 && f->read_ahead_kb >= 0)
+        if (rotates == 1 && f->read_ahead_kb >= 0 && f->m.drive_read < 300e6) /* virtual drives often say so wrongly */
             trap(f, "the system takes this drive for a rotating disk: experts at random places come at a few MB/s from one");
     }
-    if (f->read_ahead_kb > 1024)
+    if (f->read_ahead_kb > 1024 && !f->m.drive_direct)
         trap(f, "the drive reads far ahead (read_ahead_kb above 1024), which costs buffered reads of experts their speed");
 }
 

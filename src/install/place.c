@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <linux/fs.h>
@@ -135,6 +136,13 @@ bool swl_place_has(const char *dir, const char *path, uint64_t *size)
     if (parent >= 0)
         close(parent);
     return yes;
+}
+
+uint64_t swl_place_free(const char *dir)
+{
+    struct statvfs v;
+
+    return statvfs(dir, &v) ? UINT64_MAX : (uint64_t)v.f_bavail * v.f_frsize;
 }
 
 uint64_t swl_place_allocated(const char *dir, const char *path)

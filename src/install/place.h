@@ -18,6 +18,8 @@ swl_status swl_place_sync(int fd, const char *path, swl_error *err);
 void swl_place_hurry(int fd, uint64_t offset, uint64_t n);
 /* Whether dir/path is a plain file, not reached through links; *size its length. */
 bool swl_place_has(const char *dir, const char *path, uint64_t *size);
+/* Bytes that are free where dir lies; UINT64_MAX: unknown. */
+uint64_t swl_place_free(const char *dir);
 /* Bytes that dir/path takes on the disk already; 0 when it is not there. */
 uint64_t swl_place_allocated(const char *dir, const char *path);
 /* Fills dir/path with a copy of a file anywhere; shares its blocks where the file system can. `on_bytes` as for digests. */

@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include "base/file.h"
 #include "base/mem.h"
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
 #include "format/checkpoint_parts.h"
 #include "install/place.h"
 #include "install/pull_impl.h"
@@ -108,13 +110,6 @@ static void on_news(void *arg, swl_transfer_news what, const char *path, const c
 
 /* ---- room and plan --------------------------------------------------------------------------------------------------- */
 
-static uint64_t free_bytes(const char *dir)
-{
-    struct statvfs v;
-
-    return statvfs(dir, &v) ? UINT64_MAX : (uint64_t)v.f_bavail * v.f_frsize;
-}
-
 static swl_status check_room(const swl_puller *p, const swl_pull_plan *plan, swl_error *err)
 {
     if (p->o->force || p->o->dry_run || plan->disk_free >= plan->disk_needed)
@@ -132,7 +127,7 @@ swl_status swl_puller_show_plan(swl_puller *p, swl_pull_plan *plan, swl_error *e
 
     if (plan->disk_needed)
         plan->disk_needed += margin > MARGIN_BYTES ? margin : MARGIN_BYTES;
-    plan->disk_free = free_bytes(p->stage.dir);
+    plan->disk_free = swl_place_free(p->stage.dir);
     plan->source = p->remote.source.name;
     plan->commit = p->remote.commit;
     plan->target = p->o->target;

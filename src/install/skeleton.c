@@ -6,6 +6,9 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
 #include "format/safetensors_header.h"
 #include "install/place.h"
 

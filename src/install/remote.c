@@ -483,6 +483,8 @@ static swl_status open_raw_hub(const context *c)
             st = take(c, &r->all.e[i]);
     if (!st && r->files.n == before)
         return nothing_here(c);
+    if (!st)
+        st = probe_unknown(c);
     return st ? st : swl_listing_finish(&r->files, r->source.name, c->err);
 }
 

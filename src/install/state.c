@@ -90,7 +90,7 @@ bool swl_state_describe(swl_state *s, const char *kind, const char *source, cons
     bool ok;
 
     clear_description(s);
-    ok = copy(&s->kind, kind) & copy(&s->source, source) & copy(&s->commit, commit) & copy(&s->endpoint, endpoint);
+    ok = copy(&s->kind, kind) && copy(&s->source, source) && copy(&s->commit, commit) && copy(&s->endpoint, endpoint);
     s->options = options ? options : json_object();
     return ok && s->options;
 }

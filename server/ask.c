@@ -72,7 +72,7 @@ bool srv_ask_real(const srv_json *o, const char *name, const char *param, double
 
 bool srv_ask_string(srv_job *j, const srv_json *o, const char *name, const char *param, const char **out, srv_error *e)
 {
-    const srv_json *s;
+    const srv_json *s = NULL;
 
     if (!srv_ask_type(o, name, param, SRV_STRING, &s, e))
         return false;
@@ -237,7 +237,7 @@ swl_think srv_think_level(srv_job *j, const srv_json *s)
 /* From the weakest to the strongest. */
 static bool ask_switches(srv_job *j, const srv_json *o, srv_error *e)
 {
-    const srv_json *effort = srv_get(o, "reasoning_effort"), *reasoning, *think = srv_get(o, "think"), *thinking, *type;
+    const srv_json *effort = srv_get(o, "reasoning_effort"), *think = srv_get(o, "think"), *reasoning = NULL, *thinking = NULL, *type;
     bool on;
 
     if (!srv_ask_type(o, "reasoning", "reasoning", SRV_OBJECT, &reasoning, e) ||
@@ -268,7 +268,7 @@ static bool ask_switches(srv_job *j, const srv_json *o, srv_error *e)
 
 bool srv_ask_thinking(srv_job *j, const srv_json *o, srv_error *e)
 {
-    const srv_json *vars, *thinking = srv_get(o, "thinking");
+    const srv_json *vars = NULL, *thinking = srv_get(o, "thinking");
     int64_t budget = 0;
 
     if (!ask_switches(j, o, e) || !srv_ask_type(o, "chat_template_kwargs", "chat_template_kwargs", SRV_OBJECT, &vars, e))

@@ -332,7 +332,7 @@ static bool check_content(srv_conn *c, srv_error *e)
     if (!type && srv_header_get(&c->head, "origin"))
         return srv_fail(e, 415, "invalid_request_error", NULL, "a page has to send Content-Type: application/json");
     if (type && (strncasecmp(type, "application/json", 16) || (type[16] && !strchr("; \t", type[16]))))
-        return srv_fail(e, 415, "invalid_request_error", NULL, "Content-Type is not application/json");
+        return srv_fail(e, 415, "invalid_request_error", NULL, "Content-Type has to be application/json");
     if (coding && strcasecmp(coding, "identity") && strcasecmp(coding, "gzip"))
         return srv_fail(e, 415, "invalid_request_error", NULL, "the only Content-Encoding is gzip");
     if (c->head.has_length && c->head.length > c->server->opt.max_body)

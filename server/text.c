@@ -171,10 +171,21 @@ void srv_int(srv_text *t, const char *name, int64_t x)
     srv_printf(t, "%lld", (long long)x);
 }
 
+/* What was a float gets the fewest digits that give it back: 0.7, not 0.699999988. */
+static int digits_of(double x)
+{
+    char text[32];
+    int n = (double)(float)x == x ? 6 : 9;
+
+    while (n < 9 && (snprintf(text, sizeof text, "%.*g", n, x), strtof(text, NULL) != (float)x))
+        n++;
+    return n;
+}
+
 void srv_num(srv_text *t, double x)
 {
     if (isfinite(x))
-        srv_printf(t, "%.9g", x);
+        srv_printf(t, "%.*g", digits_of(x), x);
     else
         srv_puts(t, "null");
 }

@@ -41,10 +41,13 @@ static swl_status no_memory(swl_error *err)
     return swl_fail(err, SWL_E_NOMEM, "out of memory for a check");
 }
 
+static _Thread_local int32_t faults_here; /* that this thread has reported: files are checked one at a time by each */
+
 /* ---- telling ----------------------------------------------------------------------------------------------------------- */
 
 static void report(checking *k, const swl_check_row *row)
 {
+    faults_here += !row->ok;
     pthread_mutex_lock(&k->lock);
     if (!row->ok && !k->n_bad++)
         swl_fail_at(&k->first, SWL_E_CORRUPT, row->path, -1, "%s: %s", row->path, row->text);
@@ -269,23 +272,13 @@ static void check_json(checking *k, const char *path, const char *full)
     json_decref(root);
 }
 
-static int32_t n_faults(checking *k)
-{
-    int32_t n;
-
-    pthread_mutex_lock(&k->lock);
-    n = k->n_bad;
-    pthread_mutex_unlock(&k->lock);
-    return n;
-}
-
 static void check_one(void *arg, int32_t index, int32_t worker)
 {
     checking *k = arg;
     const swl_entry *e = &k->files.e[index];
     char *full = swl_path_join(k->o->dir, e->path);
     swl_check_row row = {.path = e->path, .slot = -1, .by = "length", .ok = true, .text = ""};
-    int32_t before = n_faults(k);
+    int32_t before = faults_here;
     const uint32_t *crc;
     uint64_t stride = 0;
     bool hashed;
@@ -306,7 +299,7 @@ static void check_one(void *arg, int32_t index, int32_t worker)
     if (ends_in_json(e->path))
         check_json(k, e->path, full);
     swl_free(full);
-    if (k->n_bad == before && !k->stopped)
+    if (faults_here == before && !k->stopped)
         report(k, &row);
 }
 

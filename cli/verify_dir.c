@@ -180,6 +180,9 @@ swl_status verify_dir(const arguments *a, const char *dir, swl_error *err)
             forget(v);
             st = run_check(v, a, dir, err);
         }
+    } else if (st == SWL_E_CORRUPT && v->n_bad) {
+        st = fail(err, SWL_E_CORRUPT, "%s: %d of %d files %s bad; --repair fetches anew what is bad", dir, v->n_bad,
+                  v->n_bad + v->n_good, v->n_bad == 1 ? "is" : "are");
     }
     st = finish(v, dir, st, err);
     while (v->n_bad)

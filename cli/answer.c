@@ -402,6 +402,24 @@ static swl_model_stats experts_used(const answer *w)
     return s;
 }
 
+/* At a terminal too narrow for it, a line ends between two figures. */
+static void wrap_figures(char *line)
+{
+    int columns, rows, at = 0;
+    char *bar = NULL;
+
+    terminal_size(&columns, &rows);
+    for (char *p = line; stderr_is_terminal() && *p; p++) {
+        if (!strncmp(p, " | ", 3))
+            bar = p;
+        if (++at > columns && bar) {
+            memcpy(bar, "\n  ", 3);
+            at = (int)(p - bar);
+            bar = NULL;
+        }
+    }
+}
+
 void answer_stats(const answer *w, bool asked)
 {
     const option_value *stats = &w->a->values[OPT_STATS];
@@ -427,6 +445,7 @@ void answer_stats(const answer *w, bool asked)
         n += snprintf(line + n, sizeof line - (size_t)n, " | ctx %d%%", answer_context(w));
     if (w->sampling.temperature > 0)
         n += snprintf(line + n, sizeof line - (size_t)n, " | seed %llu", (unsigned long long)w->sampling.seed);
+    wrap_figures(line);
     snprintf(line + n, sizeof line - (size_t)n, "\n");
     err_text(STYLE_DIM, line, strlen(line));
 }

@@ -63,7 +63,7 @@ static swl_status list_settings(conversation *c, swl_error *err)
         const char *text;
 
         config_value(settable[i], &c->a.values[settable[i]], &published, &text, origin);
-        snprintf(line, sizeof line, "  %-18s %-20.100s %s\n", option_rows[settable[i]].name, text, origin);
+        snprintf(line, sizeof line, "  %-18s %-40.100s  %s\n", option_rows[settable[i]].name, text, origin);
         err_text(STYLE_NONE, line, strlen(line));
     }
     return st;
@@ -389,7 +389,7 @@ static const typed_row rows[] = {
     {"/set", {NULL}, "NAME VALUE", "change a setting; alone: list them with their origin", run_set},
     {"/regen", {NULL}, NULL, "answer the last message again, with another seed", run_regen},
     {"/undo", {NULL}, NULL, "take back the last message and its answer", run_undo},
-    {"/edit", {NULL}, NULL, "change the last message in $EDITOR and answer it again", run_edit},
+    {"/edit", {NULL}, NULL, "edit the last message in $EDITOR", run_edit},
     {"/read", {NULL}, "FILE", "a file goes with the next message", run_read},
     {"/save", {NULL}, "NAME", "save the conversation", run_save},
     {"/load", {NULL}, "NAME", "go on with a saved one", run_load},
@@ -405,7 +405,8 @@ static swl_status run_typed_help(conversation *c, const char *arg, swl_error *er
 {
     static const char keys[] =
         "  Alt-Enter, Ctrl-J or \\ at the end: a new line; \"\"\" opens and closes a block;\n"
-        "  Ctrl-C stops an answer; Ctrl-R searches; Ctrl-G opens $EDITOR; // begins a message with a slash\n";
+        "  Ctrl-C stops an answer; Ctrl-R searches; Ctrl-G opens $EDITOR;\n"
+        "  // begins a message with a slash\n";
     char line[160], left[64];
 
     (void)c, (void)arg, (void)err;

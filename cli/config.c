@@ -72,7 +72,7 @@ static void print_value(const report *r, option_id id, const char *section, cons
     if (!r->rows) {
         snprintf(name, sizeof name, "%s%s%s%s", section ? "[" : "", section ? section : "", section ? "] " : "",
                  option_rows[id].name);
-        out_printf("%-28s %-24s %s\n", name, text, origin);
+        out_printf("%-28s %-40s  %s\n", name, text, origin);
         return;
     }
     o = json_object();

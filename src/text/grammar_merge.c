@@ -140,7 +140,9 @@ uint32_t swl_schema_types(swl_compiler *c, const json_t *schema, const char *pat
                 swl_compiler_fail(c, SWL_E_ARG, path, "\"type\" lists what is no type");
         }
     }
-    if (!types)
+    if (!types && json_is_string(type) && json_string_length(type) <= 40)
+        swl_compiler_fail(c, SWL_E_ARG, path, "\"type\" is \"%s\", which is no type", json_string_value(type));
+    else if (!types)
         swl_compiler_fail(c, SWL_E_ARG, path, "\"type\" is no type");
     return types;
 }

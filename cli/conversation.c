@@ -239,6 +239,8 @@ swl_status conversation_load(conversation *c, const char *name, swl_error *err)
 
     if (!st)
         st = swl_chat_load(c->chat, path, &state_kept, err);
+    if (st == SWL_E_NOT_FOUND)
+        st = fail(err, SWL_E_NOT_FOUND, "no conversation was saved as %s (%s); /sessions in a chat lists them", name, path);
     if (!st && !state_kept && !opt_on(&c->a, OPT_QUIET))
         note("%s was written with another model; its messages will be read again", name);
     return st;

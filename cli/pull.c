@@ -273,7 +273,7 @@ static void plan_text(const swl_pull_plan *plan)
                    plan->files[i].path);
     out_printf("%s %s%s%s -> %s\n", plan->kind, plan->source, plan->commit ? " at " : "", plan->commit ? plan->commit : "",
                plan->target);
-    out_printf("%s to receive of %s; %s on disk, %s free\n", format_bytes(a, plan->bytes_left),
+    out_printf("%s to receive of %s; %s of disk needed with a margin, %s free\n", format_bytes(a, plan->bytes_left),
                format_bytes(b, plan->bytes_total), format_bytes(c, plan->disk_needed), format_bytes(d, plan->disk_free));
     if (plan->n_left_out)
         out_printf("%d tensors of the source have no place in a container (vision)\n", (int)plan->n_left_out);

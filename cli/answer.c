@@ -159,7 +159,7 @@ static json_t *logprob_json(const answer *w, const swl_token_logprob *t)
 
     json_object_set_new(o, "id", json_integer(t->id));
     json_object_set_new(o, "token", out_bytes_json(piece ? piece : "", (size_t)n));
-    json_object_set_new(o, "logprob", out_real((double)t->logprob));
+    json_object_set_new(o, "logprob", out_float(t->logprob));
     return o;
 }
 
@@ -486,7 +486,7 @@ json_t *answer_json(const answer *w)
     if (w->logprobs)
         json_object_set(o, "logprobs", w->logprobs);
     json_object_set_new(o, "finish", json_string(finish_name(w->finish)));
-    json_object_set_new(o, "temperature", json_real((double)w->sampling.temperature));
+    json_object_set_new(o, "temperature", out_float(w->sampling.temperature));
     set_int(o, "seed", w->sampling.seed);
     set_int(o, "prompt_tokens", (uint64_t)u->n_prompt);
     set_int(o, "cached_tokens", (uint64_t)u->n_cached);

@@ -258,9 +258,19 @@ json_t *out_real(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
+json_t *out_float(float x)
+{
+    char text[32];
+    int n = 6;
+
+    while (snprintf(text, sizeof text, "%.*g", n, (double)x), n < 9 && strtof(text, NULL) != x)
+        n++;
+    return out_real(strtod(text, NULL));
+}
+
 void out_json(json_t *object)
 {
-    char *line = json_dumps(object, JSON_COMPACT);
+    char *line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(15)); /* 0.7, and not what makes it binary */
 
     progress_clear();
     if (line) {

@@ -40,6 +40,8 @@ json_t *out_string(const char *text);
 json_t *out_bytes_json(const char *p, size_t n);
 /* A number, or null where JSON has none (not finite). */
 json_t *out_real(double x);
+/* The same with the fewest digits that give the float back. */
+json_t *out_float(float x);
 /* Everything has reached its place, or why it has not. */
 swl_status out_finish(swl_error *err);
 

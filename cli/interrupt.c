@@ -15,6 +15,8 @@ static void on_signal(int number)
     if (!stoppable || asked) {
         if (leave)
             leave();
+        if (asked && isatty(STDERR_FILENO) && write(STDERR_FILENO, "\n", 1) < 0) /* the shell's prompt begins a line */
+            _exit(128 + number);
         _exit(128 + number);
     }
     asked = number;

@@ -134,8 +134,11 @@ static bool refused(srv_job *j, const swl_request_options *o, swl_status st, con
         e->n_ctx = n_ctx;
         return false;
     }
-    place_of(err->message, st == SWL_E_UNSUPPORTED ? "response_format" : o->messages ? "messages" : "prompt", param, sizeof param);
-    return srv_library(e, err, param);
+    place_of(err->message,
+             st == SWL_E_UNSUPPORTED || !strncmp(err->message, "schema: ", 8) ? "response_format" : o->messages ? "messages" : "prompt",
+             param, sizeof param);
+    /* Schemas and templates have limits; what is beyond them was asked for, and would be again. */
+    return st == SWL_E_BUDGET ? srv_invalid(e, param, "%s", err->message) : srv_library(e, err, param);
 }
 
 bool srv_make_choice(srv_job *j, srv_choice *c, const swl_request_options *o, srv_error *e)

@@ -125,6 +125,20 @@ class Demo(unittest.TestCase):
         a = self.chat("Hi!", tools=[{"type": "function", "function": {"name": "wave", "parameters": {"type": "object", "properties": {}}}}], tool_choice="required")
         self.assertEqual([c["function"]["name"] for c in a["choices"][0]["message"]["tool_calls"]], ["wave"])
 
+    def test_schemas_beyond_the_limits_are_refused(self):
+        """They are the client's fault, whichever limit it is, and it need not try again."""
+        schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(a{1,1000}){1,1000}"}}, "required": ["a"]}
+        user = {"messages": [{"role": "user", "content": "Hi!"}]}
+        tool = {"name": "f", "parameters": schema}
+        a = self.server.post(CHAT, {**user, "response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": {"type": 5}}}})
+        self.assertEqual((a.status, a.error["param"]), (400, "response_format"), a)
+        for path, more in ((CHAT, {"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": schema}}}),
+                           (CHAT, {"tools": [{"type": "function", "function": tool}], "tool_choice": "required"}),
+                           ("/v1/messages", {"tools": [{"name": "f", "input_schema": schema}], "tool_choice": {"type": "any"}, "max_tokens": 5})):
+            a = self.server.post(path, {**user, **more})
+            self.assertEqual((a.status, a.error["type"], a.headers["x-should-retry"]), (400, "invalid_request_error", "false"), a)
+            self.assertIn("too many states", a.error["message"])
+
     def test_clients_that_leave(self):
         for stream in (True, False):
             for seconds in (0.02, 0.2, 0.6):

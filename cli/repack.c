@@ -42,6 +42,7 @@ static swl_status options_from(swl_repack_options *o, const arguments *a, swl_er
     o->minmax = !strcmp(opt_text(a, OPT_QUANTISER), "minmax");
     o->exact_scales = !strcmp(opt_text(a, OPT_SCALES), "f32");
     o->replace = opt_on(a, OPT_REPLACE);
+    o->force = opt_on(a, OPT_FORCE);
     o->on_progress = on_progress;
     if (a->n_operands && a->values[OPT_SOURCE].set)
         return fail(err, SWL_E_ARG, "the source is given twice: %s and --source %s", a->operands[0],

@@ -672,6 +672,7 @@ typedef struct swl_repack_options {
     bool minmax;               /* scales from the ends of each group's range, as MLX does, instead of the least error */
     bool exact_scales;         /* for GGUF: scales that are products in float32 instead of float16 */
     bool replace;
+    bool force;                /* also without enough free space */
     bool (*on_progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* false: stop; may be NULL */
     void *arg;
 } swl_repack_options;

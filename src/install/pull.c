@@ -238,6 +238,7 @@ static swl_status convert_local(swl_puller *p, const char *dir, swl_error *err)
     o.bits = p->o->bits;
     o.group = p->o->group;
     o.replace = p->o->replace;
+    o.force = p->o->force;
     o.on_progress = on_repack;
     o.arg = &progress;
     snprintf(p->result->verified_by, sizeof p->result->verified_by, "local");

@@ -213,13 +213,13 @@ static swl_status finish(swl_stage *stage, swl_state *s, swl_error *err)
 }
 
 /* What an earlier run wrote takes room already. */
-static swl_status check_room(const swl_stage *stage, const swl_plan *plan, const swl_state *s, swl_error *err)
+static swl_status check_room(const swl_stage *stage, const swl_plan *plan, const swl_state *s, bool force, swl_error *err)
 {
     uint64_t need = plan->bytes_total + plan->bytes_total / 100 + ROOM_BYTES, have = 0;
 
     for (int32_t i = 0; i < s->n_files; i++)
         have += swl_place_allocated(stage->dir, s->files[i].path);
-    return swl_stage_need(stage, need > have ? need - have : 0, err);
+    return force ? SWL_OK : swl_stage_need(stage, need > have ? need - have : 0, err);
 }
 
 static swl_status write_staged(const swl_repack_options *opt, swl_plan *plan, const swl_qpack_source *source,
@@ -232,7 +232,7 @@ static swl_status write_staged(const swl_repack_options *opt, swl_plan *plan, co
                           .on_progress = opt->on_progress,
                           .arg = opt->arg,
                           .cv = {.st = plan->c->dense}};
-    swl_status st = check_room(stage, plan, state, err);
+    swl_status st = check_room(stage, plan, state, opt->force, err);
 
     if (!st)
         st = swl_threads_create(&w.cv.threads, swl_cpus_available(), err);

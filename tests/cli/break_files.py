@@ -275,6 +275,26 @@ def no_room(home, model, source):
                 expect("%s, no file above %d bytes: leaves a container" % (name, limit), (result[0], "", "left"), [])
 
 
+def full_drive(home, source):
+    """A drive of its own in a namespace; --force is what gets past the question whether there is room."""
+    drive = os.path.join(home, "drive")
+    os.mkdir(drive)
+    inside = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && "$@"; rc=$?; ls -A "$HOME/drive" >&2; exit $rc', "sh"]
+    if not shutil.which("unshare") or subprocess.run([*inside, "1m", drive, "true"], env=environment(home), stderr=subprocess.DEVNULL).returncode:
+        print("no namespaces here: no full drive")
+        return
+    for size in ("64k", "300k", "1m", "3m"):
+        for arguments in (["repack", "--source", source, "--output", drive + "/a.qpack"], ["pull", source, "--local-dir", drive + "/a.qpack"]):
+            for force in ([], ["--force"]):
+                p = subprocess.run([*inside, size, drive, PROGRAM, *arguments, *force], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIME,
+                                   env=environment(home))
+                err = p.stderr.decode(errors="replace")
+                what = "a drive of %s: %s%s" % (size, arguments[0], " --force" if force else "")
+                expect(what, (p.returncode, "", err), range(1, 10) if not force or size == "64k" else range(10))
+                if p.returncode and "a.qpack" in err.split("\n"):
+                    expect(what + ": leaves a container", (p.returncode, "", "left"), [])
+
+
 def main():
     global PROGRAM
     p = argparse.ArgumentParser()
@@ -302,6 +322,7 @@ def main():
             small_files(home, demo)
         if "room" in parts:
             no_room(home, demo, source)
+            full_drive(home, source)
     print("%d passed, %d failed" % (passed, failed))
     return 1 if failed else 0
 

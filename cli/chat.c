@@ -20,7 +20,9 @@ static swl_status run_turns(conversation *c, const char *const *turns, int n, sw
         if (!opt_on(&c->a, OPT_JSON) && i + 1 < n && !stdout_is_terminal())
             out_text("\n", 1);
     }
-    return SWL_OK;
+    if (c->unsaved.code)
+        *err = c->unsaved; /* what was said is there; that it was kept is not true */
+    return c->unsaved.code;
 }
 
 /* Text beside the turns, from --file or a pipe: appended to the last turn, or a turn of its own. */

@@ -15,6 +15,8 @@ typedef struct conversation {
     char *typed[OPT_COUNT];   /* values of /set, /system, /think, /model; free */
     bool ends_lines;          /* a newline after each answer, also away from a terminal */
     bool is_warned;           /* that the context is nearly full */
+    bool is_typed;            /* somebody reads what is said meanwhile */
+    swl_error unsaved;        /* why the last --save failed; code SWL_OK: it did not */
 } conversation;
 
 /* With the system message, or what --resume names. */

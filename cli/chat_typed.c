@@ -68,6 +68,7 @@ swl_status chat_typed(conversation *c, swl_error *err)
     swl_status st;
 
     c->ends_lines = true;
+    c->is_typed = true;
     line_open(keep ? history : NULL, typed_complete, c);
     if (!opt_on(&c->a, OPT_QUIET))
         note("%s: /help lists what can be typed, Ctrl-D leaves", c->e.dir);

@@ -177,7 +177,6 @@ swl_status conversation_answer(conversation *c, swl_error *err)
 {
     int32_t n_before = swl_chat_n_messages(c->chat);
     swl_status st = answer_chat(&c->answer, c->chat, err);
-    swl_error unsaved;
 
     if (st) {
         swl_chat_truncate(c->chat, n_before);
@@ -191,8 +190,9 @@ swl_status conversation_answer(conversation *c, swl_error *err)
         out_text("\n", 1);
     note_context(c);
     answer_stats(&c->answer, false);
-    if (opt_text(&c->a, OPT_SAVE) && conversation_save(c, opt_text(&c->a, OPT_SAVE), &unsaved))
-        report_error(&unsaved, false, opt_on(&c->a, OPT_VERBOSE));
+    memset(&c->unsaved, 0, sizeof c->unsaved);
+    if (opt_text(&c->a, OPT_SAVE) && conversation_save(c, opt_text(&c->a, OPT_SAVE), &c->unsaved) && c->is_typed)
+        report_error(&c->unsaved, false, opt_on(&c->a, OPT_VERBOSE));
     return SWL_OK;
 }
 

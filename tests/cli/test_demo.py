@@ -354,6 +354,17 @@ class States(unittest.TestCase):
             self.assertIn(b"File too large", p.stderr)
             self.assertEqual(os.listdir(folder), [])
 
+    def test_a_conversation_that_cannot_be_kept_is_answered_and_a_failure(self):
+        def limited():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+        with tempfile.TemporaryDirectory() as folder:
+            p = subprocess.run([PROGRAM, "chat", MODEL, "-p", "Hi!", "-n", "4", "--greedy", "--save", "kept"], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.environment(SWIFTLET_HOME=folder),
+                               preexec_fn=limited, restore_signals=True)
+            self.assertEqual((p.returncode, p.stderr.count(b"File too large")), (1, 1), p)
+            self.assertNotEqual(p.stdout.strip(), b"")
+            self.assertEqual([f for _, _, files in os.walk(folder) for f in files if "kept" in f], [])
+
     def test_a_foreign_file_is_refused_by_name(self):
         with tempfile.NamedTemporaryFile() as f:
             f.write(b"not a state " * 100)

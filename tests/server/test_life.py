@@ -249,7 +249,7 @@ class SignsOfLife(unittest.TestCase):
 
 class Control(unittest.TestCase):
     def test_reasoning_can_be_ended(self):
-        with Server(SCRIPT_DELAY_MS=30, SCRIPT_TEXT="<think>" + "hm " * 1000 + "</think>Now.") as server:
+        with Server(SCRIPT_DELAY_MS=30, SCRIPT_WORDS=1, SCRIPT_TEXT="<think>" + "hm " * 1000 + "</think>Now.") as server:
             c = start(server, stream=True, max_tokens=3500)
             first = json.loads(c.until(b"hm").split(b"data: ")[1].split(b"\n")[0])
             a = server.post(CHAT + "/control", {"id": first["id"], "action": "reasoning_end"})

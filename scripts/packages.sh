@@ -17,13 +17,9 @@ pc:libpcre2-8    libpcre2-dev     pcre2-devel         pcre2        pcre2
 pc:libutf8proc   libutf8proc-dev  utf8proc-devel      libutf8proc  utf8proc
 pc:libcrypto     libssl-dev       openssl-devel       openssl      openssl@3
 pc:liburing      liburing-dev     liburing-devel      liburing     -
-<<<<<<< HEAD
 ?pc:libevent_core libevent-dev    libevent-devel      libevent     libevent
 ?pc:zlib         zlib1g-dev       zlib-devel          zlib         zlib
 ?pc:libcurl      libcurl4-openssl-dev  libcurl-devel   curl         curl
-?pc:libedit      libedit-dev      libedit-devel       libedit      libedit
-=======
->>>>>>> b52548f (cli: chat and generate on the chat engine; a line editor of our own)
 '
 PACKAGES_CHECK='
 pc:cmocka        libcmocka-dev    libcmocka-devel     cmocka       cmocka

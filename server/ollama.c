@@ -98,18 +98,19 @@ bool srv_ollama_chat(srv_job *j, srv_error *e)
 /* A prompt in the model's chat form, or raw. */
 bool srv_ollama_generate(srv_job *j, srv_error *e)
 {
-    const srv_json *prompt, *system;
+    const srv_json *prompt, *system, *images;
     srv_messages m = {.job = j};
     bool raw = false;
 
     srv_ask_defaults(j);
     if (!srv_body(j, e) || !read_common(j, e) || !srv_ask_bool(j->doc.root, "raw", "raw", &raw, e) ||
         !srv_ask_type(j->doc.root, "prompt", "prompt", SRV_STRING, &prompt, e) ||
-        !srv_ask_type(j->doc.root, "system", "system", SRV_STRING, &system, e))
+        !srv_ask_type(j->doc.root, "system", "system", SRV_STRING, &system, e) ||
+        !srv_ask_type(j->doc.root, "images", "images", SRV_ARRAY, &images, e))
         return false;
     if (!prompt || prompt->n_raw <= 2)
         return reply_loaded(j, false);
-    if (srv_get(j->doc.root, "images") && srv_get(j->doc.root, "images")->n)
+    if (images && images->n)
         return srv_invalid(e, "images", "images cannot be read: this model takes text alone");
     if (raw) {
         j->ask.o.text = srv_string(&j->doc, prompt, NULL);

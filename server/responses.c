@@ -226,6 +226,8 @@ static bool read_include(srv_job *j, srv_error *e)
         !srv_ask_int(j->doc.root, "top_logprobs", "top_logprobs", 0, 20, &top, e))
         return false;
     for (const srv_json *i = include ? include->child : NULL; i; i = i->next) {
+        if (i->type != SRV_STRING)
+            return srv_invalid(e, "include", "expected strings");
         j->ask.encrypted |= srv_is(i, "reasoning.encrypted_content");
         j->ask.logprobs |= srv_is(i, "message.output_text.logprobs");
     }
@@ -252,6 +254,23 @@ static bool refuse_stored(const srv_json *o, srv_error *e)
     return true;
 }
 
+/* Fields that only come back with the answer: clients read them there as the types that they are. */
+static bool check_echoes(const srv_json *o, srv_error *e)
+{
+    static const struct { const char *name; srv_json_type type; } fields[] = {
+        {"truncation", SRV_STRING}, {"metadata", SRV_OBJECT}, {"prompt_cache_key", SRV_STRING}, {"safety_identifier", SRV_STRING},
+        {"user", SRV_STRING}};
+    const srv_json *reasoning, *ignored;
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (!srv_ask_type(o, fields[i].name, fields[i].name, fields[i].type, &ignored, e))
+            return false;
+    }
+    return srv_ask_type(o, "reasoning", "reasoning", SRV_OBJECT, &reasoning, e) &&
+           srv_ask_type(reasoning, "effort", "reasoning.effort", SRV_STRING, &ignored, e) &&
+           srv_ask_type(reasoning, "summary", "reasoning.summary", SRV_STRING, &ignored, e);
+}
+
 static bool read_request(srv_job *j, srv_error *e)
 {
     static const char *const max_names[] = {"max_output_tokens"};
@@ -264,7 +283,7 @@ static bool read_request(srv_job *j, srv_error *e)
         !srv_ask_tool_choice(j, srv_get(o, "tool_choice"), e) ||
         !srv_ask_bool(o, "parallel_tool_calls", "parallel_tool_calls", &parallel, e) ||
         !srv_ask_max_tokens(j, o, max_names, 1, e) || !srv_ask_sampling(j, o, "stop", e) || !srv_ask_thinking(j, o, e) ||
-        !read_include(j, e))
+        !check_echoes(o, e) || !read_include(j, e))
         return false;
     j->ask.parallel_calls = parallel;
     j->ask.o.one_call = !parallel;

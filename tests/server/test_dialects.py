@@ -370,6 +370,18 @@ class Responses(Shared):
         self.assertEqual(a.status, 200, a)
         return json.loads(self.server.asked()["messages"])
 
+    def test_fields_that_come_back_have_their_types(self):
+        for field, value in [("truncation", 1), ("metadata", "x"), ("prompt_cache_key", []), ("safety_identifier", {}), ("user", 5),
+                             ("include", [7]), ("reasoning", {"summary": 1})]:
+            with self.subTest(field):
+                a = self.ask(**{field: value})
+                self.assertEqual((a.status, a.error["param"].split(".")[0]), (400, field), a)
+                self.assertEqual(self.ask(**{field: None}).status, 200)
+        a = self.ask(reasoning_effort="low", reasoning={"effort": 5})
+        self.assertEqual((a.status, a.error["param"]), (400, "reasoning.effort"))
+        got = self.ask(metadata={"k": "v"}, user="me", truncation="auto").json
+        self.assertEqual((got["metadata"], got["user"], got["truncation"]), ({"k": "v"}, "me", "auto"))
+
     def test_items_become_messages(self):
         got = self.messages([
             {"role": "developer", "content": [{"type": "input_text", "text": "dev"}]},
@@ -709,6 +721,7 @@ class Ollama(Shared):
         self.assertEqual(json.loads(self.server.asked()["messages"]), [{"role": "system", "content": "be"}, {"role": "user", "content": "hi"}])
         self.lines("/api/generate", prompt="hi", raw=True)
         self.assertEqual(self.server.asked()["text"], "hi")
+        self.assertEqual(self.server.post("/api/generate", {"prompt": "hi", "images": "x"}).status, 400)
         for path in ("/api/generate", "/api/chat"):
             _, (line,) = self.lines(path)
             self.assertEqual((line["done"], line["done_reason"]), (True, "load"))

@@ -101,6 +101,7 @@ bool srv_ollama_generate(srv_job *j, srv_error *e)
     const srv_json *prompt, *system, *images;
     srv_messages m = {.job = j};
     bool raw = false;
+    size_t length;
 
     srv_ask_defaults(j);
     if (!srv_body(j, e) || !read_common(j, e) || !srv_ask_bool(j->doc.root, "raw", "raw", &raw, e) ||
@@ -113,7 +114,9 @@ bool srv_ollama_generate(srv_job *j, srv_error *e)
     if (images && images->n)
         return srv_invalid(e, "images", "images cannot be read: this model takes text alone");
     if (raw) {
-        j->ask.o.text = srv_string(&j->doc, prompt, NULL);
+        j->ask.o.text = srv_string(&j->doc, prompt, &length);
+        if (j->ask.o.text && strlen(j->ask.o.text) != length)
+            return srv_invalid(e, "prompt", "a raw prompt with NUL characters cannot be read");
         return j->ask.o.text ? srv_make_choices(j, 1, e) : srv_no_memory(e);
     }
     if (system)

@@ -722,6 +722,7 @@ class Ollama(Shared):
         self.lines("/api/generate", prompt="hi", raw=True)
         self.assertEqual(self.server.asked()["text"], "hi")
         self.assertEqual(self.server.post("/api/generate", {"prompt": "hi", "images": "x"}).status, 400)
+        self.assertEqual(self.server.post("/api/generate", {"prompt": "hi\0you", "raw": True}).status, 400)
         for path in ("/api/generate", "/api/chat"):
             _, (line,) = self.lines(path)
             self.assertEqual((line["done"], line["done_reason"]), (True, "load"))

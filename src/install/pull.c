@@ -256,12 +256,13 @@ static swl_status open_check(const char *dir, swl_error *err)
     return st;
 }
 
-/* What a conversion depends on; copies have no such options. */
+/* What a conversion depends on. 0 or absent: a copy, or a source that was quantised already. */
 static bool same_options(const swl_puller *p, const swl_state *s)
 {
-    const json_t *bits = json_object_get(s->options, "bits"), *group = json_object_get(s->options, "group");
+    json_int_t bits = json_integer_value(json_object_get(s->options, "bits"));
+    json_int_t group = json_integer_value(json_object_get(s->options, "group"));
 
-    return (!bits || json_integer_value(bits) == p->o->bits) && (!group || json_integer_value(group) == p->o->group);
+    return (!bits || bits == p->o->bits) && (!group || group == p->o->group);
 }
 
 static bool same_name(const swl_puller *p, const swl_state *s)

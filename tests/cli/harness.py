@@ -3,6 +3,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,8 +56,14 @@ class Terminal:
         self.seen = b""
         self.process = subprocess.Popen([program, *arguments], stdin=slave, stdout=slave if stdout is None else stdout,
                                         stderr=slave, env=environment(**env), start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+                                        preexec_fn=self.begin)
         os.close(slave)
+
+    @staticmethod
+    def begin():
+        """In the child: the terminal is its own, and signals are what they are at a login, not as with nohup."""
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
     def read(self, seconds):
         ready, _, _ = select.select([self.fd], [], [], seconds)

@@ -282,12 +282,13 @@ static void plan_text(const swl_pull_plan *plan)
 /* Whether the machine can run it: the core in memory and a few experts beside it. A line, not a refusal. */
 static void note_memory(const swl_pull_plan *plan)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    swl_machine_info machine;
     char need[16], have[16];
 
-    if (plan->dense_bytes && pages > 0 && size > 0 && (double)pages * (double)size < 1.25 * (double)plan->dense_bytes)
+    if (plan->dense_bytes && !swl_machine_look(NULL, false, &machine, NULL) && machine.memory_total &&
+        (double)machine.memory_total < 1.25 * (double)plan->dense_bytes)
         note("this model keeps %s in memory; the machine has %s", format_bytes(need, plan->dense_bytes),
-             format_bytes(have, (uint64_t)pages * (uint64_t)size));
+             format_bytes(have, machine.memory_total));
 }
 
 static void on_plan(void *arg, const swl_pull_plan *plan)

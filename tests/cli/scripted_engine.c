@@ -603,7 +603,8 @@ static void read_prompt(swl_request *r)
 
     for (int32_t i = r->n_done; r->o.prompt_logprobs && i < end; i++)
         token_event(r, r->ids[i], true, !i, false);
-    r->n_done = r->n_past = end;
+    r->n_done = end;
+    r->n_past = end;
     deliver(r, &ev);
     if (end == r->n_prompt) {
         r->answered = now();

@@ -649,7 +649,7 @@ class Commands(Case):
         c.sends(b"b\r", "b")
         self.assertEqual(c.messages(), [("user", "a"), ("assistant", "So."), ("user", "b")])
         self.do(c, "/sessions", "one two")
-        self.do(c, "/load other", "cannot read")
+        self.do(c, "/load other", "no conversation was saved as other")
         self.do(c, "/save ../x", "cannot be the name")
 
     def test_the_answer_is_copied_by_osc_52(self):

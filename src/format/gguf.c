@@ -315,7 +315,7 @@ static swl_status place(const cursor *c, swl_gguf *g, int32_t first, uint64_t al
     for (int32_t i = first; i < g->n_tensors; i++) {
         swl_gguf_tensor *t = &g->tensors[i];
 
-        if (t->offset > room || t->size > room - t->offset)
+        if (data > c->file_size || t->offset > room || t->size > room - t->offset)
             return swl_fail_at(c->err, SWL_E_CORRUPT, c->path, -1,
                                "%s: tensor \"%s\" takes bytes %" PRIu64 " to %" PRIu64 " behind byte %" PRIu64
                                ", but the file ends at %" PRIu64,

@@ -79,19 +79,38 @@ static const char qwen3_5[] =
     "think>\\n' }}\n"
     "{%- endif %}";
 
-static const char next_instruct[] =
-    "{%- if tools %}\n"
-    "    {{- '<|im_start|>system\\n' + (messages[0].content + '\\n\\n' if messages[0].role == 'system' else "
-    "'') }}\n"
-    "    {{- '# Tools\\n\\nYou may call one or more functions to assist with the user query.\\n\\nYou are pro"
-    "vided with function signatures within <tools></tools> XML tags:\\n<tools>' }}\n"
-    "    {%- for tool in tools %}{{- '\\n' + tool | tojson }}{%- endfor %}\n"
-    "    {{- '\\n</tools>\\n\\nFor each function call, return a json object with function name and arguments"
-    " within <tool_call></tool_call> XML tags:\\n<tool_call>\\n{\"name\": <function-name>, \"arguments\": <args"
-    "-json-object>}\\n</tool_call><|im_end|>\\n' }}\n"
-    "{%- elif messages[0].role == 'system' %}\n"
-    "    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}\n"
+/* What both forms of Qwen3-Next have: the system block, and calls and their results. */
+#define NEXT_SYSTEM \
+    "{%- if tools %}\n" \
+    "    {{- '<|im_start|>system\\n' + (messages[0].content + '\\n\\n' if messages[0].role == 'system' else " \
+    "'') }}\n" \
+    "    {{- '# Tools\\n\\nYou may call one or more functions to assist with the user query.\\n\\nYou are pro" \
+    "vided with function signatures within <tools></tools> XML tags:\\n<tools>' }}\n" \
+    "    {%- for tool in tools %}{{- '\\n' + tool | tojson }}{%- endfor %}\n" \
+    "    {{- '\\n</tools>\\n\\nFor each function call, return a json object with function name and arguments" \
+    " within <tool_call></tool_call> XML tags:\\n<tool_call>\\n{\"name\": <function-name>, \"arguments\": <args" \
+    "-json-object>}\\n</tool_call><|im_end|>\\n' }}\n" \
+    "{%- elif messages[0].role == 'system' %}\n" \
+    "    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}\n" \
     "{%- endif %}\n"
+#define NEXT_CALLS_AND_RESULTS \
+    "        {%- for call in message.tool_calls or [] %}\n" \
+    "            {%- if not loop.first or content %}{{- '\\n' }}{%- endif %}\n" \
+    "            {{- '<tool_call>\\n{\"name\": \"' + call.function.name + '\", \"arguments\": ' }}\n" \
+    "            {{- call.function.arguments if call.function.arguments is string else call.function.argu" \
+    "ments|tojson }}\n" \
+    "            {{- '}\\n</tool_call>' }}\n" \
+    "        {%- endfor %}\n" \
+    "        {{- '<|im_end|>\\n' }}\n" \
+    "    {%- elif message.role == 'tool' %}\n" \
+    "        {%- if loop.first or loop.previtem.role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}\n" \
+    "        {{- '\\n<tool_response>\\n' + content + '\\n</tool_response>' }}\n" \
+    "        {%- if loop.last or loop.nextitem.role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}\n" \
+    "    {%- endif %}\n" \
+    "{%- endfor %}\n"
+
+static const char next_instruct[] =
+    NEXT_SYSTEM
     "{%- for message in messages %}\n"
     "    {%- set content = message.content %}\n"
     "    {%- if message.role == 'user' %}\n"
@@ -99,35 +118,11 @@ static const char next_instruct[] =
     "    {%- elif message.role == 'assistant' %}\n"
     "        {{- '<|im_start|>assistant\\n' }}\n"
     "        {{- content }}\n"
-    "        {%- for call in message.tool_calls or [] %}\n"
-    "            {%- if not loop.first or content %}{{- '\\n' }}{%- endif %}\n"
-    "            {{- '<tool_call>\\n{\"name\": \"' + call.function.name + '\", \"arguments\": ' }}\n"
-    "            {{- call.function.arguments if call.function.arguments is string else call.function.argu"
-    "ments|tojson }}\n"
-    "            {{- '}\\n</tool_call>' }}\n"
-    "        {%- endfor %}\n"
-    "        {{- '<|im_end|>\\n' }}\n"
-    "    {%- elif message.role == 'tool' %}\n"
-    "        {%- if loop.first or loop.previtem.role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}\n"
-    "        {{- '\\n<tool_response>\\n' + content + '\\n</tool_response>' }}\n"
-    "        {%- if loop.last or loop.nextitem.role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}\n"
-    "    {%- endif %}\n"
-    "{%- endfor %}\n"
+    NEXT_CALLS_AND_RESULTS
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
 static const char next_thinking[] =
-    "{%- if tools %}\n"
-    "    {{- '<|im_start|>system\\n' + (messages[0].content + '\\n\\n' if messages[0].role == 'system' else "
-    "'') }}\n"
-    "    {{- '# Tools\\n\\nYou may call one or more functions to assist with the user query.\\n\\nYou are pro"
-    "vided with function signatures within <tools></tools> XML tags:\\n<tools>' }}\n"
-    "    {%- for tool in tools %}{{- '\\n' + tool | tojson }}{%- endfor %}\n"
-    "    {{- '\\n</tools>\\n\\nFor each function call, return a json object with function name and arguments"
-    " within <tool_call></tool_call> XML tags:\\n<tool_call>\\n{\"name\": <function-name>, \"arguments\": <args"
-    "-json-object>}\\n</tool_call><|im_end|>\\n' }}\n"
-    "{%- elif messages[0].role == 'system' %}\n"
-    "    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}\n"
-    "{%- endif %}\n"
+    NEXT_SYSTEM
     "{%- set ns = namespace(query=messages|length - 1, found=false) %}\n"
     "{%- for message in messages|reverse %}\n"
     "    {%- if not ns.found and message.role == 'user' and not (message.content.startswith('<tool_respon"
@@ -155,20 +150,7 @@ static const char next_thinking[] =
     "            {%- set content = content.lstrip('\\n') %}\n"
     "        {%- endif %}\n"
     "        {{- content }}\n"
-    "        {%- for call in message.tool_calls or [] %}\n"
-    "            {%- if not loop.first or content %}{{- '\\n' }}{%- endif %}\n"
-    "            {{- '<tool_call>\\n{\"name\": \"' + call.function.name + '\", \"arguments\": ' }}\n"
-    "            {{- call.function.arguments if call.function.arguments is string else call.function.argu"
-    "ments|tojson }}\n"
-    "            {{- '}\\n</tool_call>' }}\n"
-    "        {%- endfor %}\n"
-    "        {{- '<|im_end|>\\n' }}\n"
-    "    {%- elif message.role == 'tool' %}\n"
-    "        {%- if loop.first or loop.previtem.role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}\n"
-    "        {{- '\\n<tool_response>\\n' + content + '\\n</tool_response>' }}\n"
-    "        {%- if loop.last or loop.nextitem.role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}\n"
-    "    {%- endif %}\n"
-    "{%- endfor %}\n"
+    NEXT_CALLS_AND_RESULTS
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}{%- endif %}";
 
 static const char coder[] =

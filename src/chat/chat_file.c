@@ -31,84 +31,6 @@ static swl_status no_memory(swl_error *err)
     return swl_fail(err, SWL_E_NOMEM, "chat: out of memory");
 }
 
-/* ---- turns as JSON ---- */
-
-static json_t *hex_of(const uint8_t *p, size_t n)
-{
-    char text[2 * SWL_TRANSCRIPT_BYTES + 1];
-
-    for (size_t i = 0; i < n; i++)
-        snprintf(text + 2 * i, 3, "%02x", p[i]);
-    return json_string(text);
-}
-
-static bool read_hex(const json_t *v, uint8_t *out, size_t n)
-{
-    const char *text = json_string_value(v);
-    char pair[3] = {0}, *end;
-
-    if (!text || strlen(text) != 2 * n || strspn(text, "0123456789abcdef") != 2 * n)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        memcpy(pair, text + 2 * i, 2);
-        out[i] = (uint8_t)strtoul(pair, &end, 16);
-    }
-    return true;
-}
-
-static json_t *turn_to_json(const swl_turn *t)
-{
-    json_t *ids = json_array();
-
-    for (int32_t i = 0; i < t->n; i++)
-        json_array_append_new(ids, json_integer(t->ids[i]));
-    return json_pack("{s:o, s:i, s:b, s:i, s:o, s:o, s:o, s:O}", "transcript",
-                     hex_of(t->transcript, sizeof t->transcript), "start", (int)t->start, "reasoned", (int)t->reasoned,
-                     "n_answer", (int)t->n_answer, "ids", ids, "reasoning", json_stringn(t->reasoning, t->n_reasoning),
-                     "text", json_stringn(t->text, t->n_text), "calls", t->calls);
-}
-
-static char *copy_string(const json_t *v, size_t *n)
-{
-    *n = json_string_length(v);
-    return swl_strndup(json_is_string(v) ? json_string_value(v) : "", *n);
-}
-
-/* NULL when it is not one of this model's. The file's checksum was right, so nothing is said about it. */
-static swl_turn *turn_from_json(const swl_engine *e, const json_t *v)
-{
-    const json_t *ids = json_object_get(v, "ids"), *calls = json_object_get(v, "calls");
-    int64_t start = json_integer_value(json_object_get(v, "start")),
-            n_answer = json_integer_value(json_object_get(v, "n_answer"));
-    swl_turn *t = swl_calloc(1, sizeof *t);
-    bool ok = t != NULL;
-
-    if (!t)
-        return NULL;
-    t->refs = 1;
-    t->n = (int32_t)json_array_size(ids);
-    t->ids = swl_calloc((size_t)t->n, sizeof *t->ids);
-    t->reasoning = copy_string(json_object_get(v, "reasoning"), &t->n_reasoning);
-    t->text = copy_string(json_object_get(v, "text"), &t->n_text);
-    t->calls = json_is_array(calls) ? json_incref((json_t *)calls) : NULL;
-    t->start = (swl_answer_start)start;
-    t->reasoned = json_is_true(json_object_get(v, "reasoned"));
-    t->n_answer = (int32_t)n_answer;
-    ok = t->ids && t->reasoning && t->text && t->calls && t->n > 0 && start >= SWL_ANSWER_START_TEXT &&
-         start <= SWL_ANSWER_START_THINK && n_answer >= -1 && n_answer <= t->n &&
-         read_hex(json_object_get(v, "transcript"), t->transcript, sizeof t->transcript);
-    for (int32_t i = 0; i < t->n && ok; i++) {
-        int64_t id = json_integer_value(json_array_get(ids, (size_t)i));
-
-        ok = id >= 0 && id < e->n_tokens;
-        t->ids[i] = (int32_t)id;
-    }
-    if (ok)
-        return t;
-    swl_turn_release(t);
-    return NULL;
-}
-
 /* Adds those of the conversation's answers whose tokens are known. */
 static swl_status collect_turns(const swl_chat *c, json_t *turns, swl_error *err)
 {
@@ -132,7 +54,7 @@ static swl_status collect_turns(const swl_chat *c, json_t *turns, swl_error *err
         t = swl_turns_find(&e->turns, m, transcript);
         if (t) {
             memcpy(transcript, t->transcript, sizeof transcript);
-            if (json_array_append_new(turns, turn_to_json(t)))
+            if (json_array_append_new(turns, swl_turn_to_json(t)))
                 st = no_memory(err);
         }
         swl_turn_release(t);
@@ -284,19 +206,6 @@ static bool load_state(swl_chat *c, int fd, uint64_t at, uint64_t size, const ch
     return kept;
 }
 
-static void take_turns(swl_engine *e, const json_t *turns)
-{
-    for (size_t i = 0; i < json_array_size(turns); i++) {
-        swl_turn *t = turn_from_json(e, json_array_get(turns, i));
-
-        if (!t)
-            continue;
-        pthread_mutex_lock(&e->lock);
-        swl_turns_add(&e->turns, t);
-        pthread_mutex_unlock(&e->lock);
-    }
-}
-
 swl_status swl_chat_load(swl_chat *c, const char *path, bool *state_kept, swl_error *err)
 {
     uint64_t size, at = 0;
@@ -315,7 +224,7 @@ swl_status swl_chat_load(swl_chat *c, const char *path, bool *state_kept, swl_er
         kept = load_state(c, fd, at, size, path);
         swl_step_release(c->engine);
         if (kept)
-            take_turns(c->engine, json_object_get(root, "turns"));
+            swl_turns_take(c->engine, json_object_get(root, "turns"));
         json_decref(c->messages);
         c->messages = json_incref(json_object_get(root, "messages"));
     }

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "chat/turns.h"
 #ifdef _WIN32
 #include "base/os_win.h"
 #endif
@@ -227,10 +228,15 @@ swl_status swl_disk_load(swl_disk *d, int32_t file, swl_session *s, swl_error *e
 {
     char *path = swl_path_join(d->dir, d->files[file].name);
     swl_status st;
+    int fd;
 
     if (!path)
         return no_memory(err);
-    st = swl_snapshot_load(s, path, err);
+    st = swl_file_open(&fd, NULL, path, err);
+    if (!st) {
+        st = swl_snapshot_read(s, fd, 0, d->files[file].info.snapshot_bytes, path, err);
+        swl_file_close(fd);
+    }
     if (st == SWL_E_CORRUPT)
         remove_file(d, file);
     else if (st == SWL_E_NOT_FOUND)
@@ -239,6 +245,33 @@ swl_status swl_disk_load(swl_disk *d, int32_t file, swl_session *s, swl_error *e
         d->files[file].used = d->clock++;
     swl_free(path);
     return st;
+}
+
+/* ---- answers ---- */
+
+static json_t *read_turns(const swl_disk *d, const swl_disk_file *f)
+{
+    char *path = swl_path_join(d->dir, f->name);
+    json_t *turns = NULL;
+    uint64_t size;
+    int fd;
+
+    if (path && !swl_file_open(&fd, &size, path, NULL)) {
+        swl_turns_read(&turns, fd, path, f->info.snapshot_bytes, size, NULL); /* without them its state is still good */
+        swl_file_close(fd);
+    }
+    swl_free(path);
+    return turns;
+}
+
+void swl_disk_turns(const swl_disk *d, void (*take)(void *arg, const json_t *turns), void *arg)
+{
+    for (int32_t i = 0; i < d->n; i++) { /* in order of use, as list_dir left them */
+        json_t *turns = d->files[i].info.ids ? read_turns(d, &d->files[i]) : NULL;
+
+        take(arg, turns);
+        json_decref(turns);
+    }
 }
 
 /* ---- saving ---- */
@@ -282,7 +315,7 @@ static void remove_beginnings(swl_disk *d, const int32_t *ids, int32_t n)
 }
 
 static swl_status write_file(const char *path, const swl_session *s, const int32_t *marks, int32_t n_marks,
-                             swl_error *err)
+                             const json_t *turns, swl_error *err)
 {
     swl_file_atomic f;
     swl_status st = swl_file_atomic_begin(&f, path, err);
@@ -291,10 +324,13 @@ static swl_status write_file(const char *path, const swl_session *s, const int32
         return st;
     swl_chat_private(f.fd);
     st = swl_snapshot_write(s, swl_session_n_tokens(s), marks, n_marks, f.fd, path, err);
+    if (!st && json_array_size(turns))
+        st = swl_turns_write(turns, f.fd, path, err);
     return swl_file_atomic_end(&f, st, err);
 }
 
-swl_status swl_disk_save(swl_disk *d, const swl_session *s, const int32_t *marks, int32_t n_marks, swl_error *err)
+swl_status swl_disk_save(swl_disk *d, const swl_session *s, const int32_t *marks, int32_t n_marks, const json_t *turns,
+                         swl_error *err)
 {
     const int32_t *ids = swl_session_ids(s);
     int32_t n = swl_session_n_tokens(s), i;
@@ -312,7 +348,7 @@ swl_status swl_disk_save(swl_disk *d, const swl_session *s, const int32_t *marks
     if (i >= 0)
         forget(d, i);
     path = swl_path_join(d->dir, name);
-    st = path ? write_file(path, s, marks, n_marks, err) : no_memory(err);
+    st = path ? write_file(path, s, marks, n_marks, turns, err) : no_memory(err);
     if (!st)
         remove_beginnings(d, ids, n);
     f = st ? NULL : new_file(d);

@@ -1,12 +1,14 @@
 /*
- * disk.h: conversations that left memory, as snapshots in a directory (session/snapshot.c). A file is named after what
- * it holds: SHA-256 of the model's fingerprint, the layout's version, the arithmetic, and the token ids. Files are
+ * disk.h: conversations that left memory, as snapshots in a directory (session/snapshot.c), with the answers in them as
+ * they were generated (turn_file.c). A file is named after what it holds: SHA-256 of the model's fingerprint, the layout's version, the arithmetic, and the token ids. Files are
  * written whole or not at all, checked when read, and the oldest go when together they are over the bound. Several
  * processes may share a directory; what another one wrote is seen at the next opening, what another one removed is
  * simply not there.
  */
 #ifndef SWL_CHAT_DISK_H
 #define SWL_CHAT_DISK_H
+
+#include <jansson.h>
 
 #include "chat/canon.h"
 #include "session/session.h"
@@ -38,8 +40,12 @@ int32_t swl_disk_find(const swl_disk *d, const swl_tokenizer *t, const swl_canon
                       bool loose, int32_t more_than, int32_t *usable);
 /* Loads it into a session; a file that is damaged is removed. */
 swl_status swl_disk_load(swl_disk *d, int32_t file, swl_session *s, swl_error *err);
-/* Saves a conversation with the marks at some positions, unless it is there. What it continues is removed. */
-swl_status swl_disk_save(swl_disk *d, const swl_session *s, const int32_t *marks, int32_t n_marks, swl_error *err);
+/* Saves a conversation with the marks at some positions and its answers (turns.h), unless it is there. What it continues
+ * is removed. */
+swl_status swl_disk_save(swl_disk *d, const swl_session *s, const int32_t *marks, int32_t n_marks, const json_t *turns,
+                         swl_error *err);
+/* Hands out the answers of every conversation of this model, the ones used last at the end. */
+void swl_disk_turns(const swl_disk *d, void (*take)(void *arg, const json_t *turns), void *arg);
 
 /* What was said is nobody else's business: an open file becomes readable by its owner alone. */
 void swl_chat_private(int fd);

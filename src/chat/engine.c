@@ -55,6 +55,22 @@ static swl_status open_slots(swl_engine *e, swl_error *err)
     return st;
 }
 
+static void take_turns(void *arg, const json_t *turns)
+{
+    swl_turns_take(arg, turns);
+}
+
+static swl_status open_disk(swl_engine *e, const swl_engine_options *opt, swl_error *err)
+{
+    swl_status st = swl_disk_open(&e->disk, e->model, opt->session_dir, opt->session_dir_bytes, err);
+
+    if (st)
+        return st;
+    e->stats.disk_bytes = e->disk->bytes;
+    swl_disk_turns(e->disk, take_turns, e);
+    return SWL_OK;
+}
+
 swl_status swl_engine_open(swl_engine **out, const swl_engine_options *opt, swl_error *err)
 {
     swl_engine *e;
@@ -84,9 +100,7 @@ swl_status swl_engine_open(swl_engine **out, const swl_engine_options *opt, swl_
     if (!st)
         st = open_slots(e, err);
     if (!st && opt->session_dir)
-        st = swl_disk_open(&e->disk, e->model, opt->session_dir, opt->session_dir_bytes, err);
-    if (e->disk)
-        e->stats.disk_bytes = e->disk->bytes;
+        st = open_disk(e, opt, err);
     if (st) {
         swl_engine_close(e);
         return st;

@@ -3,7 +3,7 @@
  *
  *     template.c    the checkpoint's chat template, or a built-in one; what it can do
  *     messages.c    messages in one form                       json_in.c, seal.c   helpers of it
- *     turns.c       earlier answers, token by token
+ *     turns.c       earlier answers, token by token           turn_file.c          in files
  *     prompt.c      messages -> rendered text -> ids
  *     request.c     a request: its options, checked and copied
  *     canon.c       ids as bytes, so that equal texts are found whatever their tokens
@@ -185,6 +185,11 @@ struct swl_engine {
 };
 
 double swl_now(void);
+
+/* turn_file.c: adds answers that a file had, as far as they are this model's and not known yet. */
+void swl_turns_take(swl_engine *e, const json_t *turns);
+/* Those of the known answers that occur among a conversation's tokens, as a new array; NULL: out of memory. */
+json_t *swl_turns_within(swl_engine *e, const int32_t *ids, int32_t n);
 
 /* logits.c: the next token of r, from the model's logits; -1: there is none to draw. */
 int32_t swl_next_token(swl_engine *e, swl_request *r, const float *logits);

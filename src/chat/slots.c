@@ -106,6 +106,7 @@ void swl_slot_save(swl_engine *e, const swl_slot *s)
 {
     int32_t marks[3], n = 0, n_tokens = swl_session_n_tokens(s->session);
     const swl_session *c = s->session;
+    json_t *turns;
 
     if (!e->disk || n_tokens < SWL_SAVE_TOKENS || c->broken)
         return;
@@ -114,7 +115,9 @@ void swl_slot_save(swl_engine *e, const swl_slot *s)
     for (int32_t i = 1; i < c->n_marks; i++)
         if (c->marks[i].n_tokens == s->base || i == c->n_marks - 1)
             marks[n < 3 ? n++ : 2] = c->marks[i].n_tokens;
-    swl_disk_save(e->disk, c, marks, n, NULL); /* a full disk is no reason to refuse an answer */
+    turns = swl_turns_within(e, swl_session_ids(c), n_tokens);
+    swl_disk_save(e->disk, c, marks, n, turns, NULL); /* a full disk is no reason to refuse an answer */
+    json_decref(turns);
     pthread_mutex_lock(&e->lock);
     e->stats.disk_bytes = e->disk->bytes;
     pthread_mutex_unlock(&e->lock);

@@ -40,6 +40,13 @@ swl_turn *swl_turns_find(swl_turns *t, const json_t *m, const uint8_t transcript
 /* References are counted under the engine's lock. */
 void swl_turn_release(swl_turn *turn);
 
+/* turn_file.c */
+json_t *swl_turn_to_json(const swl_turn *t);
+/* An array of turns, behind what a file has so far. */
+swl_status swl_turns_write(const json_t *turns, int fd, const char *path, swl_error *err);
+/* What stands from `at` to the end of a file of `size` bytes; SWL_E_NOT_FOUND: nothing. */
+swl_status swl_turns_read(json_t **turns, int fd, const char *path, uint64_t at, uint64_t size, swl_error *err);
+
 /* The transcript of a conversation and one more message. What counts is what a client shows: role, content, names and
  * arguments of calls; neither reasoning nor ids. */
 swl_status swl_transcript_add(uint8_t transcript[SWL_TRANSCRIPT_BYTES], const json_t *m, swl_error *err);

@@ -52,7 +52,8 @@ typedef struct swl_snapshot_info {
     bool exact;
     int32_t n_tokens, n_marks;
     int32_t *ids, *marks;      /* [n_tokens], [n_marks] in one block: swl_free(ids) */
-    uint64_t bytes;
+    uint64_t bytes;            /* of the file, */
+    uint64_t snapshot_bytes;   /* and of the snapshot that it begins with, at most as many */
 } swl_snapshot_info;
 swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, swl_error *err);
 

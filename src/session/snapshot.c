@@ -365,6 +365,9 @@ swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, swl_error
         out->exact = head[40];
         out->n_tokens = (int32_t)n;
         out->n_marks = head[41];
+        memcpy(&out->snapshot_bytes, head + 48, 8);
+        if (out->snapshot_bytes > out->bytes) /* cut short: whoever reads it is told */
+            out->snapshot_bytes = out->bytes;
         out->ids = swl_calloc((size_t)n + head[41], sizeof *out->ids);
         st = out->ids ? swl_file_read_at(fd, path, HEAD_BYTES, out->ids, ((uint64_t)n + head[41]) * sizeof *out->ids, err)
                       : swl_fail(err, SWL_E_NOMEM, "snapshot: out of memory");

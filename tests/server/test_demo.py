@@ -171,6 +171,29 @@ class Kept(unittest.TestCase):
             self.assertEqual(answers[0]["choices"][0]["message"], answers[1]["choices"][0]["message"])
             self.assertGreater(answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"], 100)
 
+    def test_calls_are_replayed_token_by_token_also_by_the_next_server(self):
+        """A client spells the arguments its own way; the next server, too, computes only what is new, and answers the same."""
+        p = next(p for p in oracle("demo_greedy.json")["prompts"] if p["name"] == "chat-tool")
+        begin = {"tools": p["tools"], **GREEDY}
+        ends = []
+        for restart in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                options = ["--threads", "2", "-c", "2048", "--session-dir", folder]
+                server = Server(*options, model=MODEL)
+                first = server.post(CHAT, {"messages": p["messages"], **begin}).json
+                call = first["choices"][0]["message"]["tool_calls"][0]
+                answer = {"role": "assistant", "tool_calls": [{**call, "function": {"name": "get_weather", "arguments": '{ "city" :  "\\u004fslo" }'}}]}
+                if restart:
+                    self.assertEqual(server.stop(signal.SIGTERM), 0)
+                    server = Server(*options, model=MODEL)
+                ends.append(server.post(CHAT, {"messages": [*p["messages"], answer, {"role": "tool", "tool_call_id": call["id"], "content": "4 degrees, rain"}],
+                                               **begin}).json)
+                self.assertEqual(server.stop(signal.SIGTERM), 0)
+        self.assertEqual(ends[0]["choices"], ends[1]["choices"])
+        self.assertEqual(ends[0]["usage"], ends[1]["usage"])
+        self.assertGreaterEqual(ends[1]["usage"]["prompt_tokens_details"]["cached_tokens"],
+                                first["usage"]["prompt_tokens"] + first["usage"]["completion_tokens"] - 1)
+
 
 if __name__ == "__main__":
     harness.main()

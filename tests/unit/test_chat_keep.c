@@ -63,6 +63,19 @@ static int count_files(const char *dir, bool clean)
     return n;
 }
 
+static const char *only_file(const char *dir, char path[512])
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+
+    assert_int_equal(count_files(dir, false), 1);
+    while ((e = readdir(d)))
+        if (e->d_name[0] != '.')
+            snprintf(path, 512, "%s/%s", dir, e->d_name);
+    closedir(d);
+    return path;
+}
+
 static swl_request_options chat_options(void)
 {
     swl_request_options o = ask_options(NULL);
@@ -290,6 +303,86 @@ static void conversations_come_back_from_the_directory(void **state)
     assert_true(count_files(dir, true) >= 3);
 }
 
+/* The conversation as a client sends it that shows no reasoning, and one more question. */
+static swl_chat *without_reasoning(swl_engine *e, const char *messages)
+{
+    json_t *list = json_loads(messages, 0, NULL);
+    swl_chat *c;
+
+    assert_int_equal(swl_chat_create(&c, e, NULL), SWL_OK);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *m = json_array_get(list, i);
+        char *text;
+
+        json_object_del(m, "reasoning_content");
+        text = json_dumps(m, 0);
+        assert_int_equal(swl_chat_add_json(c, text, NULL), SWL_OK);
+        free(text);
+    }
+    json_decref(list);
+    return c;
+}
+
+/* What a client leaves out of an answer is known again after a restart, unless that part of the file is damaged. */
+static void answers_are_known_token_by_token_after_a_restart(void **state)
+{
+    char dir[] = "/tmp/swl-sessions-XXXXXX", path[512], *messages, *data;
+    fixture f;
+    swl_chat *c;
+    turn first, straight, restarted, damaged;
+    size_t n;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    f = open_dir(1, dir, 0);
+    assert_int_equal(swl_chat_create(&c, f.engine, NULL), SWL_OK);
+    first = say(c, "What is the capital of France? Please answer in one short sentence.");
+    assert_non_null(strstr(first.last, "reasoning_content"));
+    messages = swl_chat_messages(c);
+    swl_chat_free(c);
+    fixture_close(&f);
+    assert_int_equal(swl_file_load(&data, &n, only_file(dir, path), 1 << 30, NULL), SWL_OK);
+
+    f = open_dir(1, NULL, 0); /* never stopped, as it were: the same answer, and the next one */
+    assert_int_equal(swl_chat_create(&c, f.engine, NULL), SWL_OK);
+    straight = say(c, "What is the capital of France? Please answer in one short sentence.");
+    assert_string_equal(straight.last, first.last);
+    free(straight.last);
+    swl_chat_free(c);
+    c = without_reasoning(f.engine, messages);
+    straight = say(c, "And of Italy?");
+    swl_chat_free(c);
+    fixture_close(&f);
+
+    f = open_dir(1, dir, 0);
+    c = without_reasoning(f.engine, messages);
+    restarted = say(c, "And of Italy?");
+    assert_string_equal(restarted.last, straight.last);
+    assert_int_equal(restarted.usage.n_prompt, straight.usage.n_prompt);
+    assert_int_equal(restarted.usage.n_cached, straight.usage.n_cached);
+    assert_true(restarted.usage.n_cached >= first.usage.n_prompt + first.usage.n_generated - 1);
+    swl_chat_free(c);
+    fixture_close(&f);
+    count_files(dir, true);
+
+    data[n - 30] ^= 4; /* in the answers: the state is taken all the same, as far as the text agrees */
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(swl_file_save(path, data, n, NULL), SWL_OK);
+    f = open_dir(1, dir, 0);
+    c = without_reasoning(f.engine, messages);
+    damaged = say(c, "And of Italy?");
+    assert_true(damaged.usage.n_cached < first.usage.n_prompt + first.usage.n_generated - 1);
+    swl_chat_free(c);
+    fixture_close(&f);
+    count_files(dir, true);
+    swl_free(data);
+    swl_free(messages);
+    free(first.last);
+    free(straight.last);
+    free(restarted.last);
+    free(damaged.last);
+}
+
 static void the_directory_stays_within_its_bound(void **state)
 {
     char dir[] = "/tmp/swl-sessions-XXXXXX", text[128];
@@ -440,6 +533,7 @@ int main(void)
         cmocka_unit_test(a_saved_conversation_goes_on_as_if_never_left),
         cmocka_unit_test(damaged_conversations_are_refused),
         cmocka_unit_test(conversations_come_back_from_the_directory),
+        cmocka_unit_test(answers_are_known_token_by_token_after_a_restart),
         cmocka_unit_test(the_directory_stays_within_its_bound),
         cmocka_unit_test(statistics_do_not_wait_for_a_pass),
         cmocka_unit_test(threads_can_talk_at_the_same_time),

@@ -201,13 +201,15 @@ const option_row option_rows[OPT_COUNT] = {
     [OPT_GROUP] = {"group", 0, TYPE_INT, CONVERSION, "N", "64", NULL, 32, 128, true, PULLING, OPT_COUNT,
                    "weights that share a scale: 32, 64 or 128"},
     [OPT_RECIPE] = {"recipe", 0, TYPE_CHOICE, CONVERSION, "mixed_2_6|mixed_3_4|mixed_3_6|mixed_4_6", NULL, NULL, 0, 0, true,
-                    C(REPACK), OPT_COUNT,
+                    PULLING, OPT_COUNT,
                     "instead of --bits: the first number of bits, and the second for the head and for value and down "
                     "projections of some layers"},
-    [OPT_QUANTISER] = {"quantiser", 0, TYPE_CHOICE, CONVERSION, "search|minmax", "search", NULL, 0, 0, true, C(REPACK),
+    [OPT_QUANTISER] = {"quantiser", 0, TYPE_CHOICE, CONVERSION, "search|minmax", "search", NULL, 0, 0, true, PULLING,
                        OPT_COUNT, "scales with the least error, or from the ends of each group's range as MLX does"},
-    [OPT_SCALES] = {"scales", 0, TYPE_CHOICE, CONVERSION, "f16|f32", "f16", NULL, 0, 0, true, C(REPACK), OPT_COUNT,
+    [OPT_SCALES] = {"scales", 0, TYPE_CHOICE, CONVERSION, "f16|f32", "f16", NULL, 0, 0, true, PULLING, OPT_COUNT,
                     "of K-quants in GGUF files: rounded to 11 bits, or exact and larger"},
+    [OPT_KEEP_SOURCE] = {"keep-source", 0, TYPE_SWITCH, CONVERSION, NULL, "off", NULL, 0, 0, false, PULLING, OPT_COUNT,
+                         "keep what was fetched for a conversion, in the container's folder .source"},
     [OPT_REPLACE] = {"replace", 0, TYPE_SWITCH, CONVERSION, NULL, "off", NULL, 0, 0, false, PULLING, OPT_COUNT,
                      "replace an existing output"},
 

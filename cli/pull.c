@@ -332,6 +332,18 @@ static void copy_switches(swl_pull_options *o, const arguments *a)
                  (a->values[OPT_OFFLINE].origin == FROM_BUILTIN && truthy("HF_HUB_OFFLINE"));
 }
 
+static void copy_conversion(swl_pull_options *o, const arguments *a)
+{
+    if (a->values[OPT_BITS].set)
+        o->bits = opt_int(a, OPT_BITS);
+    if (a->values[OPT_GROUP].set)
+        o->group = opt_int(a, OPT_GROUP);
+    o->recipe = opt_text(a, OPT_RECIPE);
+    o->minmax = a->values[OPT_QUANTISER].set && !strcmp(opt_text(a, OPT_QUANTISER), "minmax");
+    o->exact_scales = a->values[OPT_SCALES].set && !strcmp(opt_text(a, OPT_SCALES), "f32");
+    o->keep_source = opt_on(a, OPT_KEEP_SOURCE);
+}
+
 static void copy_numbers(swl_pull_options *o, const arguments *a)
 {
     const char *limit = getenv("HF_HUB_DOWNLOAD_TIMEOUT");
@@ -344,10 +356,6 @@ static void copy_numbers(swl_pull_options *o, const arguments *a)
         o->stall_seconds = a->values[OPT_STALL].real;
     if (a->values[OPT_RETRY_WAIT].set)
         o->retry_seconds = a->values[OPT_RETRY_WAIT].real;
-    if (a->values[OPT_BITS].set)
-        o->bits = opt_int(a, OPT_BITS);
-    if (a->values[OPT_GROUP].set)
-        o->group = opt_int(a, OPT_GROUP);
     if (limit && atof(limit) > 0)
         o->connect_seconds = atof(limit);
 }
@@ -364,6 +372,7 @@ swl_status pulling_init(pulling *p, const arguments *a, swl_error *err)
     copy_lists(&p->o, a);
     copy_switches(&p->o, a);
     copy_numbers(&p->o, a);
+    copy_conversion(&p->o, a);
     p->o.endpoint = opt_text(a, OPT_ENDPOINT) ? opt_text(a, OPT_ENDPOINT) : first_set(endpoint);
     p->o.cancel = &p->stop;
     p->o.on_event = on_event;

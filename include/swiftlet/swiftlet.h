@@ -611,7 +611,10 @@ typedef struct swl_pull_options {
     bool dry_run;              /* plan only */
     int32_t n_streams;         /* 1 to 8 */
     uint64_t part_bytes;       /* of large files at a time; the state is saved as often */
-    int32_t bits, group;       /* for unquantised sources, as in swl_repack_options */
+    int32_t bits, group;       /* of a conversion, as in swl_repack_options */
+    const char *recipe;        /* likewise; NULL: none */
+    bool minmax, exact_scales; /* likewise */
+    bool keep_source;          /* of a conversion: the original files stay in the container's folder .source */
     double connect_seconds, stall_seconds, retry_seconds; /* 10; 30 without a byte; 1 before the first retry, then 2, 4, ... */
     const volatile int *cancel;/* not 0: stop within a second, keep what is there; may be set by a signal handler */
     void (*on_plan)(void *arg, const swl_pull_plan *plan);

@@ -237,6 +237,9 @@ static swl_status convert_local(swl_puller *p, const char *dir, swl_error *err)
     o.output = p->o->target;
     o.bits = p->o->bits;
     o.group = p->o->group;
+    o.recipe = p->o->recipe;
+    o.minmax = p->o->minmax;
+    o.exact_scales = p->o->exact_scales;
     o.replace = p->o->replace;
     o.force = p->o->force;
     o.on_progress = on_repack;
@@ -254,15 +257,6 @@ static swl_status open_check(const char *dir, swl_error *err)
 
     swl_checkpoint_close(c);
     return st;
-}
-
-/* What a conversion depends on. 0 or absent: a copy, or a source that was quantised already. */
-static bool same_options(const swl_puller *p, const swl_state *s)
-{
-    json_int_t bits = json_integer_value(json_object_get(s->options, "bits"));
-    json_int_t group = json_integer_value(json_object_get(s->options, "group"));
-
-    return (!bits || bits == p->o->bits) && (!group || group == p->o->group);
 }
 
 static bool same_name(const swl_puller *p, const swl_state *s)
@@ -295,7 +289,7 @@ static swl_status look_at_target(swl_puller *p, bool *already, swl_error *err)
         bool same = s.complete && same_name(p, &s);
         bool same_commit = !p->remote.commit || !s.commit || !strcmp(p->remote.commit, s.commit);
 
-        bool as_asked = same_commit && same_options(p, &s);
+        bool as_asked = same_commit && swl_conversion_matches(&p->asked, s.options);
 
         *already = same && as_asked;
         swl_state_deinit(&s);
@@ -384,7 +378,7 @@ swl_status swl_puller_finish(swl_puller *p, swl_error *err)
     p->state.complete = true;
     swl_free(p->state.stamp);
     p->state.stamp = NULL;
-    st = swl_state_sweep(&p->state, p->stage.dir, err);
+    st = swl_state_sweep(&p->state, p->stage.dir, p->o->keep_source ? SWL_SKELETON : NULL, err);
     if (!st)
         st = open_check(p->stage.dir, err);
     if (!st)
@@ -543,6 +537,8 @@ swl_status swl_pull(const swl_pull_options *opt, swl_pull_result *result, swl_er
     double begin = swl_seconds();
     swl_status st = check_options(opt, err = err ? err : &local);
 
+    if (!st)
+        st = swl_conversion_from(&p.asked, opt->bits, opt->group, opt->recipe, opt->minmax, opt->exact_scales, err);
     *p.result = (swl_pull_result){0};
     if (st)
         return st;

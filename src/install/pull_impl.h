@@ -8,16 +8,19 @@
 #ifndef SWL_INSTALL_PULL_IMPL_H
 #define SWL_INSTALL_PULL_IMPL_H
 
+#include "install/conversion.h"
 #include "install/remote.h"
 #include "install/stage.h"
 #include "install/state.h"
 
 #define SWL_SAVE_SECONDS 10.0
+#define SWL_SKELETON     ".source" /* in the stage; gone before the container gets its name, unless the source is kept */
 
 typedef struct swl_puller swl_puller;
 struct swl_puller {
     const swl_pull_options *o;
     swl_pull_result *result;
+    swl_conversion asked;
     swl_http *http; /* NULL: nothing is fetched */
     swl_transfer t;
     swl_remote remote;

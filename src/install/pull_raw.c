@@ -9,7 +9,8 @@
  * a shard goes on at the first byte of the first step that is not there. Once all shards are through, the data files are read
  * back for their checksums, and the rest of the container is written as for a local conversion.
  *
- * Sources whose tensors are not simply read (FP8 with scales in other places) are stored first and converted from disk.
+ * Sources whose tensors are not simply read (FP8 with scales in other places, GGUF) are stored first and converted from
+ * disk; so are all when the source is to be kept.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -547,8 +548,7 @@ static bool describe(const job *j, swl_state *s)
     bool hub = src->kind == SWL_SOURCE_HUB;
 
     return swl_state_describe(s, hub ? "hub" : "mirror", src->name, j->p->remote.commit, hub ? src->endpoint : NULL,
-                              json_pack("{s:i,s:i,s:s}", "bits", j->p->o->bits, "group", j->p->o->group, "container",
-                                        "converted"));
+                              swl_conversion_record(&j->p->asked, SWL_CHECKPOINT_GGUF));
 }
 
 /* Goes on with the stage when it is of the same conversion, else empties it. */
@@ -582,19 +582,29 @@ static int32_t count_left_out(const job *j)
     return n;
 }
 
+/* Bytes of a file of the source that are there, or that have become what they become. */
+static uint64_t bytes_done(const swl_state *s, const swl_entry *e)
+{
+    const swl_state_file *f = swl_state_file_find(s, e->path);
+
+    return f && f->size == e->size ? swl_spans_total(&f->done) : 0;
+}
+
 static swl_status show_plan(job *j, bool stored, swl_error *err)
 {
     swl_puller *p = j->p;
     const swl_listing *l = &p->remote.files;
+    swl_state in_store = {0};
     swl_pull_plan plan = {.kind = j->c->kind == SWL_CHECKPOINT_MLX ? "mlx" : "hf", .n_files = l->n};
     swl_pull_file *files = swl_calloc((size_t)l->n + 1, sizeof *files);
     char(*digests)[SWL_DIGEST_TEXT] = swl_calloc((size_t)l->n + 1, SWL_DIGEST_TEXT);
     swl_status st = files && digests ? SWL_OK : no_memory(err);
 
+    if (stored && swl_state_load(&in_store, j->dir, NULL))
+        in_store = (swl_state){0}; /* nothing is there yet */
     for (int32_t i = 0; i < l->n && !st; i++) {
         const swl_entry *e = &l->e[i];
-        const swl_state_file *f = swl_state_file_find(&p->state, e->path);
-        uint64_t have = f && f->size == e->size && f->done.n ? f->done.s[0].end : 0;
+        uint64_t have = bytes_done(stored ? &in_store : &p->state, e);
 
         if (e->digest[0].kind)
             swl_digest_print(&e->digest[0], digests[i]);
@@ -615,6 +625,7 @@ static swl_status show_plan(job *j, bool stored, swl_error *err)
     }
     if (!st)
         st = swl_puller_show_plan(p, &plan, err);
+    swl_state_deinit(&in_store);
     swl_free(digests);
     swl_free(files);
     return st;
@@ -689,11 +700,11 @@ static swl_status plan(job *j, bool *stored, swl_error *err)
     if (!st)
         st = swl_skeleton_make(p, j->dir, err);
     if (!st)
-        st = swl_open_source(&j->c, j->dir, false, err);
+        st = swl_open_source(&j->c, j->dir, p->asked.exact_scales, err);
     if (!st)
-        st = swl_plan_make(&j->plan, j->c, (swl_weight_rule){.bits = p->o->bits, .group = p->o->group}, err);
+        st = swl_plan_make(&j->plan, j->c, p->asked.rule, err);
     j->planned = !st;
-    *stored = !st && j->c->source;
+    *stored = !st && (j->c->source || p->o->keep_source);
     if (!st && !*stored)
         st = list_pieces(j, &apart, err);
     *stored |= !apart;
@@ -724,6 +735,19 @@ static void tear_down(job *j)
     swl_free(j->dir);
 }
 
+/* The record says what was done: of a source that was quantised already nothing was. */
+static swl_status record_as_planned(const job *j, swl_error *err)
+{
+    const swl_conversion c = {j->plan.rule, j->p->asked.exact_scales};
+    json_t *options = swl_conversion_record(&c, j->c->kind);
+
+    if (!options)
+        return no_memory(err);
+    json_decref(j->p->state.options);
+    j->p->state.options = options;
+    return SWL_OK;
+}
+
 swl_status swl_pull_raw(swl_puller *p, swl_error *err)
 {
     job j = {.p = p, .dir = swl_path_join(p->stage.dir, SWL_SKELETON)};
@@ -736,11 +760,12 @@ swl_status swl_pull_raw(swl_puller *p, swl_error *err)
     if (!st && !p->o->dry_run)
         st = stored ? store(&j, &final, err) : stream(&j, &final, err);
     if (!st && !p->o->dry_run)
-        st = swl_stage_remove(j.dir, err);
+        st = p->o->keep_source ? swl_place_remove(j.dir, SWL_STAGE_MARK, err) : swl_stage_remove(j.dir, err);
     if (!st && !p->o->dry_run) { /* the shards are no files of the result */
         swl_state_deinit(&p->state);
         p->state = final;
         final = (swl_state){0};
+        st = record_as_planned(&j, err);
     }
     swl_state_deinit(&final);
     tear_down(&j);

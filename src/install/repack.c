@@ -16,6 +16,7 @@
 #include "base/os_win.h"
 #endif
 #include "base/status.h"
+#include "install/conversion.h"
 #include "install/open_source.h"
 #include "install/place.h"
 #include "install/qpack_write.h"
@@ -27,40 +28,10 @@ void swl_repack_options_init(swl_repack_options *opt)
     *opt = (swl_repack_options){.bits = 4, .group = 64};
 }
 
-/* "mixed_4_6" and its like. */
-static bool read_recipe(const char *name, int32_t *low, int32_t *high)
-{
-    static const struct {
-        const char *name;
-        int32_t low, high;
-    } recipes[] = {{"mixed_2_6", 2, 6}, {"mixed_3_4", 3, 4}, {"mixed_3_6", 3, 6}, {"mixed_4_6", 4, 6}};
-
-    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
-        if (!strcmp(name, recipes[i].name)) {
-            *low = recipes[i].low;
-            *high = recipes[i].high;
-            return true;
-        }
-    return false;
-}
-
-static swl_status rule_from(const swl_repack_options *opt, swl_weight_rule *r, swl_error *err)
-{
-    *r = (swl_weight_rule){.bits = opt->bits, .group = opt->group, .minmax = opt->minmax};
-    if (opt->recipe && !read_recipe(opt->recipe, &r->bits, &r->high_bits))
-        return swl_fail(err, SWL_E_ARG, "no recipe is called \"%s\"; known: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6",
-                        opt->recipe);
-    return SWL_OK;
-}
-
 static swl_status check_options(const swl_repack_options *opt, swl_error *err)
 {
     if (!opt->source || !*opt->source || !opt->output || !*opt->output)
         return swl_fail(err, SWL_E_ARG, "a conversion needs a source and an output");
-    if (opt->bits != 4 && opt->bits != 8)
-        return swl_fail(err, SWL_E_ARG, "%d bits are not possible, expected 4 or 8", opt->bits);
-    if (opt->group != 32 && opt->group != 64 && opt->group != 128)
-        return swl_fail(err, SWL_E_ARG, "a group of %d is not possible, expected 32, 64 or 128", opt->group);
     return SWL_OK;
 }
 
@@ -160,9 +131,8 @@ static char *make_stamp(const swl_checkpoint *c)
 static bool describe(swl_state *s, const swl_qpack_source *source, const swl_checkpoint *c, const swl_plan *p,
                      bool exact_scales)
 {
-    json_t *options = json_pack("{s:i,s:i,s:i,s:s,s:b,s:s}", "bits", p->rule.bits, "group", p->rule.group, "highBits",
-                                p->rule.high_bits, "quantiser", p->rule.minmax ? "minmax" : "search 1", "exactScales",
-                                exact_scales, "container", "converted");
+    const swl_conversion as_planned = {p->rule, exact_scales};
+    json_t *options = swl_conversion_record(&as_planned, c->kind);
 
     s->stamp = make_stamp(c);
     return swl_state_describe(s, source->commit ? "hub" : "directory", source->id, source->commit, NULL, options) && s->stamp;
@@ -204,7 +174,7 @@ static swl_status finish(swl_stage *stage, swl_state *s, swl_error *err)
     swl_status st;
 
     s->complete = true;
-    st = swl_state_sweep(s, stage->dir, err);
+    st = swl_state_sweep(s, stage->dir, NULL, err);
     if (!st)
         st = swl_state_save(s, stage->dir, err);
     if (!st)
@@ -270,11 +240,11 @@ static swl_status convert(const swl_repack_options *opt, const swl_checkpoint *c
                           swl_error *err)
 {
     swl_plan plan;
-    swl_weight_rule rule;
-    swl_status st = rule_from(opt, &rule, err);
+    swl_conversion asked;
+    swl_status st = swl_conversion_from(&asked, opt->bits, opt->group, opt->recipe, opt->minmax, opt->exact_scales, err);
 
     if (!st)
-        st = swl_plan_make(&plan, c, rule, err);
+        st = swl_plan_make(&plan, c, asked.rule, err);
     if (st)
         return st;
     st = convert_in(opt, &plan, source, err);

@@ -150,6 +150,11 @@ static swl_status make_anew(repair *r, swl_error *err)
         r->o.bits = (int32_t)json_integer_value(bits);
     if (json_is_integer(group) && json_integer_value(group))
         r->o.group = (int32_t)json_integer_value(group);
+    r->o.recipe = swl_conversion_recipe(r->record.options);
+    if (r->o.recipe) /* which says how many */
+        r->o.bits = 4;
+    r->o.minmax = swl_conversion_is_minmax(r->record.options);
+    r->o.exact_scales = json_is_true(json_object_get(r->record.options, "exactScales"));
     return swl_pull(&r->o, NULL, err);
 }
 

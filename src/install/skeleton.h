@@ -8,8 +8,6 @@
 
 #include "install/pull_impl.h"
 
-#define SWL_SKELETON ".source" /* in the stage; gone before the container gets its name */
-
 bool swl_skeleton_is_shard(const swl_entry *e);
 /* Makes it in `dir`, which exists or not. Small files are checked against their digests. */
 swl_status swl_skeleton_make(swl_puller *p, const char *dir, swl_error *err);

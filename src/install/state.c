@@ -279,21 +279,24 @@ swl_status swl_state_load(swl_state *s, const char *dir, swl_error *err)
 
 typedef struct sweeping {
     const swl_state *s;
-    const char *dir;
+    const char *dir, *keep;
 } sweeping;
 
 static swl_status sweep_one(void *arg, const char *path, swl_error *err)
 {
     const sweeping *w = arg;
+    size_t n = w->keep ? strlen(w->keep) : 0;
 
+    if (n && !strncmp(path, w->keep, n) && path[n] == '/')
+        return SWL_OK;
     if (!strcmp(path, SWL_STAGE_MARK) || swl_state_file_find(w->s, path))
         return SWL_OK;
     return swl_place_remove(w->dir, path, err);
 }
 
-swl_status swl_state_sweep(const swl_state *s, const char *dir, swl_error *err)
+swl_status swl_state_sweep(const swl_state *s, const char *dir, const char *keep, swl_error *err)
 {
-    sweeping w = {s, dir};
+    sweeping w = {s, dir, keep};
 
     return swl_place_walk(dir, sweep_one, &w, err);
 }

@@ -45,8 +45,9 @@ bool swl_state_describe(swl_state *s, const char *kind, const char *source, cons
 bool swl_state_same(const swl_state *a, const swl_state *b);
 /* Forgets all files. */
 void swl_state_clear_files(swl_state *s);
-/* Removes files from dir that the state does not name: of an earlier plan, or half-written by a killed process. */
-swl_status swl_state_sweep(const swl_state *s, const char *dir, swl_error *err);
+/* Removes files from dir that the state does not name: of an earlier plan, or half-written by a killed process. `keep`: a
+ * folder in dir that is passed over; NULL: none. */
+swl_status swl_state_sweep(const swl_state *s, const char *dir, const char *keep, swl_error *err);
 /* Reads a state from JSON (tests, fuzzing); `path` is for messages. */
 swl_status swl_state_parse(swl_state *s, const json_t *root, const char *path, swl_error *err);
 

@@ -27,15 +27,19 @@ E4M3 = nf.e4m3(np.arange(256))
 E4M3[[127, 255]] = np.inf  # not numbers
 
 
-def write_raw(path, tensors):
-    """tensors: name to (dtype, shape, bytes)."""
+def raw_file(tensors):
+    """A safetensors file; tensors: name to (dtype, shape, bytes)."""
     header, at = {}, 0
     for name, (dtype, shape, raw) in tensors.items():
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(raw)]}
         at += len(raw)
     text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + b"".join(t[2] for t in tensors.values())
+
+
+def write_raw(path, tensors):
     with open(path, "wb") as f:
-        f.write(len(text).to_bytes(8, "little") + text + b"".join(t[2] for t in tensors.values()))
+        f.write(raw_file(tensors))
 
 
 def bf16(x):
@@ -80,7 +84,9 @@ def to_fp8(x):
     return codes, (raw, blocks), (E4M3[codes].astype(np.float32) * wide)
 
 
-def check_fp8(program, tmp):
+def fp8_model():
+    """The big model as an FP8 original, and with the values of its codes in float32: config, what it has more, two sets of
+    tensors."""
     c, W = cg.big_model(np.random.default_rng(11))
     tensors = hf_tensors(W)
     rng = np.random.default_rng(12)
@@ -95,6 +101,11 @@ def check_fp8(program, tmp):
         else:
             fp8[name] = plain[name] = ("BF16", x.shape, bf16(x)[0])
     quantised = {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}}
+    return c, quantised, fp8, plain
+
+
+def check_fp8(program, tmp):
+    c, quantised, fp8, plain = fp8_model()
     for d, t, more in (("fp8", fp8, quantised), ("plain", plain, {})):
         os.mkdir(os.path.join(tmp, d))
         write_raw(os.path.join(tmp, d, "model.safetensors"), t)

@@ -22,6 +22,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import check_formats  # noqa: E402
 import fake_hub  # noqa: E402
 from fake_hub import Hub, read_dir  # noqa: E402
 
@@ -142,6 +143,19 @@ def converted(files, *options):
         return tree(r.out)
 
 
+def plan_of(r, hub, *options, **more):
+    """What --dry-run says."""
+    lines = [json.loads(x) for x in r.run(hub, "--dry-run", "--json", *options, **more)[1].splitlines()]
+    return [x for x in lines if x["event"] == "plan"][0]
+
+
+def wait_for(condition, seconds=60):
+    end = time.time() + seconds
+    while not condition():
+        must(time.time() < end, "waited in vain")
+        time.sleep(0.01)
+
+
 # ---- the ordinary ---------------------------------------------------------------------------------------------------------
 
 @check
@@ -260,6 +274,80 @@ def json_events_are_one_object_a_line():
         must("plan" in kinds and kinds[-1] == "done" and "progress" in kinds, kinds)
         same("received", events[-1]["bytes_received"], sum(len(d) for n, d in packed().items()
                                                            if n not in ("manifest.json", "hashes.json")))
+
+
+@check
+def a_conversion_takes_the_options_of_repack():
+    files = raw("next-a")
+    with Hub(files) as hub, Room() as r:
+        for options in (["--recipe", "mixed_4_6"], ["--quantiser", "minmax"], ["--bits", "8", "--group", "32"]):
+            r.run(hub, "--replace", *options)
+            r.complete(converted(files, *options))
+            must("already installed" in r.run(hub, *options)[2], "not known again with", options)
+            must("other options" in r.run(hub, expect=2)[2], "taken for the default with", options)
+        spoil(r, "packed_experts/layer_00.bin")
+        swiftlet(r, hub, "verify", r.out, "--repair", "--yes", *QUICK)
+        r.complete(converted(files, *options))
+        r.run(hub, "--recipe", "mixed_9_9", expect=2)
+    with Hub(raw("q35moe-a-mlx4")) as hub, Room() as r:  # quantised already: nothing to choose
+        r.run(hub, "--bits", "8")
+        r.complete(converted(raw("q35moe-a-mlx4")))
+        must("already installed" in r.run(hub)[2])
+
+
+def fp8_files():
+    c, more, fp8, plain = check_formats.fp8_model()
+    names = sorted(fp8)  # a scale may lie in another shard than its weight
+    parts = [{n: fp8[n] for n in names[i::2]} for i in (0, 1)]
+    shards = ["model-%05d-of-00002.safetensors" % (i + 1) for i in (0, 1)]
+    files = {shard: check_formats.raw_file(part) for shard, part in zip(shards, parts)}
+    files["model.safetensors.index.json"] = json.dumps({"metadata": {}, "weight_map": {
+        n: shard for shard, part in zip(shards, parts) for n in part}}).encode()
+    files["config.json"] = json.dumps({**c, **more}).encode()
+    plain = {"config.json": json.dumps(c).encode(), "model.safetensors": check_formats.raw_file(plain)}
+    return files, plain
+
+
+@check
+def an_fp8_original_is_converted_as_from_disk():
+    files, plain = fp8_files()
+    want, same_numbers = converted(files), converted(plain)
+    for name in same_numbers:
+        if name.endswith(".bin") or name == "model.safetensors":
+            must(want[name] == same_numbers[name], name, "differs from the same numbers in float32")
+    for switches in dict(), dict(cut=300000, expire=2), dict(flip={"model-00002-of-00002.safetensors": (90000, 1)}):
+        with Hub(files, **switches) as hub, Room() as r:
+            r.run(hub, "--part-size", "256K")
+            r.complete(want)
+    with Hub(files, slow=3000000) as hub, Room() as r:
+        p = r.start(hub, "--part-size", "256K")
+        wait_for(lambda: hub.n_sent > 1500000)
+        p.send_signal(signal.SIGKILL)
+        p.communicate()
+        sent, hub.slow = hub.n_sent, 0
+        plan = plan_of(r, hub)
+        must(0 < plan["bytes_left"] < plan["bytes_total"], "bytes left after a kill", plan["bytes_left"])
+        r.run(hub, "--part-size", "256K")
+        r.complete(want)
+        all_bytes = sum(map(len, files.values()))
+        must(hub.n_sent < sent + all_bytes - 200000, "sent anew", hub.n_sent - sent, "of", all_bytes)
+
+
+@check
+def the_source_is_kept_when_asked():
+    for files in raw("q35moe-a-mlx4"), fp8_files()[0]:
+        with Hub(files) as hub, Room() as r:
+            plan = plan_of(r, hub, "--keep-source")
+            must(plan["disk_needed"] > plan["result_bytes"] + plan["bytes_total"], plan)
+            r.run(hub, "--keep-source")
+            r.complete(converted(files))
+            kept = read_dir(os.path.join(r.out, ".source"))
+            same("kept", sorted(kept), sorted(n for n in files if "reference" not in n))
+            must(all(kept[n] == files[n] for n in kept), "what is kept differs")
+            swiftlet(r, None, "verify", r.out)
+            again = os.path.join(r.dir, "again.qpack")
+            swiftlet(r, None, "repack", os.path.join(r.out, ".source"), "--output", again)
+            same("bytes of another conversion", read_dir(again)["model.safetensors"], tree(r.out)["model.safetensors"])
 
 
 # ---- misbehaviour ---------------------------------------------------------------------------------------------------------

@@ -308,7 +308,7 @@ void swl_profile_experts(struct swl_model *m, int32_t n_experts, int32_t n_pairs
 /* Replaces the chosen experts of n_rows rows, not their weights, if someone else's word counts than the router's; and
  * writes down what was chosen, if that is recorded. */
 swl_status swl_routes_apply(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err);
-/* A guess at the experts of the next row while a log is replayed: right as often as a router's would be. */
+/* A guess at the experts of the next row where they are not the router's: right as often as a router's would be. */
 void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t *ids);
 
 /* ---- pressure.c ------------------------------------------------------------------------------------------------------- */

@@ -252,22 +252,23 @@ swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n_rows, s
     return st;
 }
 
-/* The router of the next layer, applied to what this layer leaves: most of its experts are named so, and can be read while
- * the next mixer computes. Only for single tokens: a prompt reads nearly every expert anyway. */
+/* The router of the next layer, applied to what this layer leaves: most of its experts are named so, and the likeliest of
+ * those that are not in memory can be read while the next mixer computes. Only for single tokens: a prompt reads nearly
+ * every expert anyway. */
 void swl_moe_guess(struct swl_model *m, int32_t layer)
 {
     const swl_layer *l = &m->weights.layers[layer];
     swl_work *w = &m->work;
-    int32_t n_experts = m->config->n_experts;
+    int32_t n_experts = m->config->n_experts, k = m->config->n_experts_used;
 
-    if (m->override.log) {
+    if (m->override.log || m->override.routes != SWL_ROUTES_MODEL) {
         swl_routes_guess(m, layer, w->topk);
     } else {
         swl_phase_enter(m, SWL_PHASE_ROUTER);
         swl_norm_rows(m, &w->norm, w->x, l->norm_post, 1);
         swl_group_run(m, &l->router, &w->norm, 1, w->router, n_experts + 1);
-        top_k(w->router, n_experts, m->lookahead, w->topk);
+        top_k(w->router, n_experts, k, w->topk);
         swl_phase_enter(m, SWL_PHASE_OTHER);
     }
-    swl_store_prefetch(m->store, layer, w->topk, m->lookahead);
+    swl_store_prefetch(m->store, layer, w->topk, k, m->lookahead);
 }

@@ -33,16 +33,27 @@ static void draw_set(uint64_t *state, int32_t n, int32_t k, int32_t *ids)
     }
 }
 
+/* Of the next call; returns the generator after it. */
+static uint64_t draw_first(const struct swl_model *m, int32_t *ids)
+{
+    uint64_t state = m->override.seed ^ m->override.n_calls * UINT64_C(0xd1342543de82ef95);
+
+    draw_set(&state, m->config->n_experts, m->config->n_experts_used, ids);
+    return state;
+}
+
 static void draw_rows(struct swl_model *m, int32_t n_rows)
 {
     swl_router_override *o = &m->override;
     int32_t k = m->config->n_experts_used, row, i;
-    uint64_t state = o->seed ^ o->n_calls++ * UINT64_C(0xd1342543de82ef95);
+    uint64_t state = draw_first(m, m->work.topk);
 
-    for (row = 0; row < n_rows; row++) {
+    o->n_calls++;
+
+    for (row = 1; row < n_rows; row++) {
         int32_t *ids = m->work.topk + (int64_t)row * k;
 
-        if (!row || o->routes == SWL_ROUTES_UNIFORM)
+        if (o->routes == SWL_ROUTES_UNIFORM)
             draw_set(&state, m->config->n_experts, k, ids);
         else
             for (i = 0; i < k; i++)
@@ -82,15 +93,23 @@ enum { GUESS_PERCENT = 80 };
 void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t *ids)
 {
     swl_router_override *o = &m->override;
+    uint64_t state = o->seed + UINT64_C(0x5851f42d4c957f2d) * (o->n_calls + 1);
     int32_t k = m->config->n_experts_used, i;
-    int64_t token = o->token % o->log->n_tokens;
-    const uint16_t *truth = o->log->ids + (token * o->log->n_layers + moe_index(m, layer)) * k;
-    uint64_t state = o->seed ^ (uint64_t)(token * o->log->n_layers + layer) * UINT64_C(0xd1342543de82ef95);
 
-    for (i = 0; i < m->lookahead; i++) {
+    if (o->log) {
+        int64_t row = o->token % o->log->n_tokens * o->log->n_layers + moe_index(m, layer);
+
+        for (i = 0; i < k; i++)
+            ids[i] = o->log->ids[row * k + i];
+        state += (uint64_t)row * UINT64_C(0xd1342543de82ef95);
+    } else {
+        draw_first(m, ids);
+    }
+    for (i = 0; i < k; i++) {
         int32_t other = (int32_t)(draw(&state) % (uint64_t)m->config->n_experts);
 
-        ids[i] = draw(&state) % 100 < GUESS_PERCENT ? truth[i] : other;
+        if (draw(&state) % 100 >= GUESS_PERCENT && !holds(ids, k, other))
+            ids[i] = other;
     }
 }
 

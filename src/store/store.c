@@ -479,7 +479,7 @@ static bool may_guess(const swl_store *s, const swl_store_part *l, int32_t exper
     return l->entries[expert].state == SWL_ENTRY_EMPTY && l->frames->n_staged < s->stage_slots;
 }
 
-void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int32_t n)
+void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, int32_t n_reads)
 {
     swl_store_part *l = &s->layers[layer];
     swl_io_list reads = {0};
@@ -492,11 +492,12 @@ void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int
     s->ahead_layer = layer;
     if (s->n_in_flight || l->ahead_pause)
         n = 0;
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n && n_reads; i++) {
         swl_entry *e = &l->entries[experts[i]];
 
         if (!may_guess(s, l, experts[i]))
             continue;
+        n_reads--;
         e->frame = swl_frames_take(l->frames);
         assert(e->frame >= 0);
         e->state = SWL_ENTRY_LOADING;

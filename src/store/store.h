@@ -87,10 +87,10 @@ void swl_store_release(swl_store *s, int32_t layer, swl_lease *leases, int32_t n
 uint8_t *swl_store_put(swl_store *s, int32_t layer, int32_t expert);
 
 /* A guess that the next call will use these experts of a layer, likeliest first: advice. While nothing else is being read,
- * reads those that are not in memory into free slots of the stage, so nothing is evicted and nothing is in the way of what
- * is needed. The next announcement for the layer settles it: what was guessed right takes its place when it is leased, the
+ * reads the first n_reads of those that are not in memory into free slots of the stage, so nothing is evicted and nothing is
+ * in the way of what is needed. The next announcement for the layer settles it: what was guessed right takes its place when it is leased, the
  * rest is dropped. A layer whose guesses are wrong too often is left alone for a while. */
-void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int32_t n);
+void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, int32_t n_reads);
 
 /* Changes the size of the pool, at any time. What is leased stays; a layer that has more leased than its new share gives
  * the surplus up on release. SWL_E_BUDGET below slots_min, SWL_E_NOMEM when the address space was not to be had. */

@@ -39,7 +39,7 @@ static swl_status run(fixture *f, unsigned seed, int32_t n, int32_t k, swl_error
         if (pick(&seed, 4)) {
             if (pick(&seed, 2)) { /* a guess, right or wrong, for this layer or another */
                 pick_experts(&seed, experts, 3);
-                swl_store_prefetch(f->store, pick(&seed, 4) ? layer : (int32_t)pick(&seed, LAYERS), experts, 3);
+                swl_store_prefetch(f->store, pick(&seed, 4) ? layer : (int32_t)pick(&seed, LAYERS), experts, 3, 3);
             }
             if (pick(&seed, 2))
                 pick_experts(&seed, experts, k);
@@ -288,17 +288,17 @@ static void a_guess_evicts_nothing_and_waits_its_turn(void **state)
     f.config.io = &fake->base;
     assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
     assert_int_equal(use_token(&f, 0, warm, 4, NULL), SWL_OK);
-    swl_store_prefetch(f.store, 0, guess, 3);
+    swl_store_prefetch(f.store, 0, guess, 3, 3);
     swl_store_stats_get(f.store, &s);
     assert_int_equal(s.n_ahead, 2); /* as many as the stage holds */
-    swl_store_prefetch(f.store, 1, guess, 1);
+    swl_store_prefetch(f.store, 1, guess, 1, 1);
     assert_int_equal(fake->n, 1); /* the first two have been taken by then, and given up */
-    swl_store_prefetch(f.store, 0, guess, 3);
+    swl_store_prefetch(f.store, 0, guess, 3, 3);
     assert_int_equal(use_token(&f, 0, warm, 4, NULL), SWL_OK);
     swl_store_stats_get(f.store, &s);
     assert_int_equal(s.n_misses, 4); /* nothing of the pool went */
     assert_int_equal(s.n_ahead_used, 0);
-    swl_store_prefetch(f.store, 0, guess, 3);
+    swl_store_prefetch(f.store, 0, guess, 3, 3);
     assert_int_equal(use_token(&f, 0, mixed, 2, NULL), SWL_OK);
     swl_store_stats_get(f.store, &s);
     assert_int_equal(s.n_misses, 4); /* the guess was right */
@@ -311,7 +311,7 @@ static void a_guess_evicts_nothing_and_waits_its_turn(void **state)
     fake->fail_errno = EAGAIN; /* never done */
     fake->fail_at = fake->n_ops;
     fake->for_good = true;
-    swl_store_prefetch(f.store, 0, guess, 3);
+    swl_store_prefetch(f.store, 0, guess, 3, 3);
     assert_int_equal(fake->n, 1);
     fake->fail_at = -1;
     swl_store_release(f.store, 1, &lease, 1);
@@ -334,7 +334,7 @@ static void a_layer_whose_guesses_are_wrong_is_left_alone(void **state)
     assert_int_equal(swl_store_resize(f.store, 2, NULL), SWL_OK);
     for (i = 0; i < 300; i++) {
         assert_int_equal(use_token(&f, 0, warm, 2, NULL), SWL_OK);
-        swl_store_prefetch(f.store, 0, guess, 1);
+        swl_store_prefetch(f.store, 0, guess, 1, 1);
     }
     swl_store_ahead_get(f.store, 0, &n_read, &n_used);
     assert_in_range(n_read, 30, 100);

@@ -110,8 +110,10 @@ static void flush(srv_job *j)
     srv_item *it = j->pending_item;
 
     j->pending_item = NULL;
+    if (!it || !j->pending.n)
+        return;
     j->last_flush = srv_now();
-    if (it && j->pending.n && j->conn)
+    if (j->conn)
         j->encoder->delta(srv_job_choice(j), it, j->pending.p, j->pending.n);
     srv_text_clear(&j->pending);
 }

@@ -21,11 +21,12 @@ import time
 import zlib
 
 import harness
-from harness import Server, wait_until
+from harness import Server
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BATCH, CLIENTS = 200, 8
-PATIENCE = 90.0  # for an answer; a machine that is busy with other tests may take its time
+PATIENCE = 90.0  # without anything moving in the server. A machine that is busy with other things may take its time,
+LONGEST = 1800.0 # but no case is this long
 USER = [{"role": "user", "content": "Hi there, how are you?"}]
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string", "enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
                                                "tags": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]+$"}, "maxItems": 3}},
@@ -343,15 +344,48 @@ def parse(data, ended):
     return statuses
 
 
-def receive(s, seconds):
-    """What comes until the other side closes, or for so long; and whether it closed."""
-    data, end = b"", time.monotonic() + seconds
-    while time.monotonic() < end:
-        s.settimeout(max(end - time.monotonic(), 0.01))
+class Watch(threading.Thread):
+    """Looks at the server's counters, which go up with every layer of every pass: an answer that takes long because the
+    engine gets a thousandth of a processor is no fault, one that takes long while nothing moves is."""
+    COUNTERS = re.compile(r"^swiftlet_((?:expert_cache_(?:hits|misses)|prompt_tokens|generated_tokens|requests_cancelled)_total|"
+                          r'requests_total(?!\{endpoint="metrics"))', re.M)
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.server, self.last, self.moved, self.over = server, None, time.monotonic(), threading.Event()
+
+    def run(self):
+        while not self.over.wait(0.5):
+            try:
+                with harness.Connection(self.server) as c:
+                    c.request("GET", "/metrics")
+                    lines = [line for line in c.answer().body.decode().split("\n") if self.COUNTERS.match(line)]
+            except (OSError, EOFError, AssertionError, ValueError):
+                continue
+            if lines != self.last:
+                self.last, self.moved = lines, time.monotonic()
+
+    def stuck(self, since):
+        now = time.monotonic()
+        return now - max(since, self.moved) > PATIENCE or now - since > LONGEST
+
+    def until(self, condition):
+        begin = time.monotonic()
+        while not condition():
+            if self.stuck(begin):
+                raise AssertionError("nothing came of it in %.0f seconds" % (time.monotonic() - begin))
+            time.sleep(0.02)
+
+
+def receive(s, given_up):
+    """What comes until the other side closes, or waiting for it is given up; and whether it closed, and how."""
+    data = b""
+    while not given_up():
+        s.settimeout(0.1)
         try:
             got = s.recv(65536)
         except socket.timeout:
-            break
+            continue
         except (ConnectionResetError, BrokenPipeError):
             return data, True, True
         if not got:
@@ -360,9 +394,16 @@ def receive(s, seconds):
     return data, False, False
 
 
-def play(case, port):
+def send(s, data):
+    """As slowly as the other side takes it, if it takes any."""
+    data = memoryview(data)
+    while data:
+        data = data[s.send(data):]
+
+
+def play(case, port, watch):
     r = case.r
-    s = socket.create_connection(("127.0.0.1", port), timeout=30)
+    s = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
     data = b"".join(case.requests)
     broken = False
     try:
@@ -370,12 +411,12 @@ def play(case, port):
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         if case.manner == "pieces" and len(data) < 100000:
             for at in range(0, len(data), max(len(data) // 20, 1)):
-                s.sendall(data[at:at + max(len(data) // 20, 1)])
+                send(s, data[at:at + max(len(data) // 20, 1)])
                 time.sleep(0.002)
         elif case.manner in ("leave", "reset", "half") and r.random() < 0.5:
-            s.sendall(data[:r.randrange(len(data) + 1)])
+            send(s, data[:r.randrange(len(data) + 1)])
         else:
-            s.sendall(data)
+            send(s, data)
     except (ConnectionResetError, BrokenPipeError):
         broken = True  # refused before all of it was sent
     except socket.timeout:
@@ -393,7 +434,8 @@ def play(case, port):
             s.shutdown(socket.SHUT_WR)
         except OSError:
             pass
-    got, closed, reset = receive(s, PATIENCE if patient or case.manner == "half" else 0.5)
+    begin = time.monotonic()
+    got, closed, reset = receive(s, lambda: watch.stuck(begin) if patient or case.manner == "half" else time.monotonic() - begin > 0.5)
     s.close()
     if case.manner == "half":
         check(closed, "a connection of which half is closed stays")
@@ -416,6 +458,8 @@ def main():
     harness.PROGRAM = os.path.abspath(a.program)
     server = Server("--threads", "2", "-c", "192", "--ollama-api", "--parallel", "3", "--queue", "6", model=a.model)
     failures, seen, lock = [], {}, threading.Lock()
+    watch = Watch(server)
+    watch.start()
     numbers = [a.only] if a.only is not None else list(range(a.count))
 
     def one(n):
@@ -423,7 +467,7 @@ def main():
         if a.only is not None:
             print(case.manner, case.framed, *case.requests, sep="\n")
         try:
-            statuses = play(case, server.port)
+            statuses = play(case, server.port, watch)
             if a.only is not None:
                 print(statuses)
             with lock:
@@ -448,7 +492,7 @@ def main():
         try:
             if server.process.poll() is not None:
                 raise AssertionError("the server ended with %d" % server.process.returncode)
-            wait_until(lambda: server.metric("requests_running") + server.metric("requests_waiting") == 0, 20)
+            watch.until(lambda: server.metric("requests_running") + server.metric("requests_waiting") == 0)
             answer = server.chat(max_tokens=2, temperature=0)
             assert answer.status == 200, answer
             if not all(not slot["is_processing"] for slot in server.get("/slots").json):
@@ -458,12 +502,14 @@ def main():
             print(failures[-1], flush=True)
             if server.process.poll() is not None:
                 break
+    watch.over.set()
+    watch.join()
     server.log.flush()
     said_at = server.stderr
     if server.process.poll() is None:
         server.process.send_signal(signal.SIGTERM)
         try:
-            server.process.wait(30)
+            server.process.wait(PATIENCE)
         except Exception:
             failures.append("it does not end")
             print(failures[-1])

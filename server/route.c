@@ -22,7 +22,7 @@ static const srv_route routes[] = {
     {"/metrics", SRV_GET, "metrics", SRV_OPENAI, false, true, false, false, false, false, srv_get_metrics, NULL},
     {"/props", SRV_GET, "props", SRV_OPENAI, false, true, false, false, false, false, srv_props, NULL},
     {"/slots", SRV_GET, "slots", SRV_OPENAI, false, true, false, false, false, false, srv_slots, NULL},
-    {"/slots/", SRV_POST, "slots", SRV_OPENAI, false, true, false, false, false, true, srv_slot_action, NULL},
+    {"/slots/", SRV_POST, "slots", SRV_OPENAI, false, true, false, false, false, true, NULL, srv_slot_action},
     {"/tokenize", SRV_POST, "tokenize", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_tokenize},
     {"/detokenize", SRV_POST, "detokenize", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_detokenize},
     {"/apply-template", SRV_POST, "apply-template", SRV_OPENAI, true, true, false, false, false, false, NULL, srv_apply_template},

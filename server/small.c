@@ -184,15 +184,9 @@ void srv_props(srv_conn *c)
     srv_text_free(&t);
 }
 
-static bool slots_off(srv_conn *c)
+bool srv_slots_off(const srv_server *s, srv_error *e)
 {
-    srv_error e = {0};
-
-    if (!c->server->opt.no_slots)
-        return false;
-    srv_fail(&e, 501, "not_supported_error", NULL, "slots are switched off (--no-slots)");
-    srv_reply_error(c, &e);
-    return true;
+    return s->opt.no_slots && !srv_fail(e, 501, "not_supported_error", NULL, "slots are switched off (--no-slots)");
 }
 
 void srv_slots(srv_conn *c)
@@ -200,10 +194,13 @@ void srv_slots(srv_conn *c)
     srv_server *s = c->server;
     swl_slot_info slots[64];
     swl_engine_stats e;
+    srv_error fault = {0};
     srv_text t = {0};
 
-    if (slots_off(c))
+    if (srv_slots_off(s, &fault)) {
+        srv_reply_error(c, &fault);
         return;
+    }
     memset(slots, 0, sizeof slots);
     swl_engine_stats_get(s->model.engine, &e, slots, 64);
     srv_puts(&t, "[");
@@ -221,16 +218,6 @@ void srv_slots(srv_conn *c)
     srv_puts(&t, "]");
     srv_reply_json(c, 200, NULL, &t);
     srv_text_free(&t);
-}
-
-void srv_slot_action(srv_conn *c)
-{
-    srv_error e = {0};
-
-    if (slots_off(c))
-        return;
-    srv_fail(&e, 501, "not_supported_error", NULL, "conversations are kept by themselves (--session-dir); saving one by hand is not supported");
-    srv_reply_error(c, &e);
 }
 
 #define CONTROL_BYTES 4096 /* small enough to be read on the event thread, which knows the running answers */

@@ -492,6 +492,22 @@ typedef struct swl_engine_stats {
 /* Never wait for a pass to end. slots: room for n_slots of them, filled as far as there are; NULL is allowed. */
 SWL_API void swl_engine_stats_get(swl_engine *e, swl_engine_stats *out, swl_slot_info *slots, int32_t n_slots);
 
+/* A conversation in memory by hand, by its number in swl_engine_stats_get: to and from a file of session_dir, under a plain
+ * name: letters, digits, '.', '_' and '-', at most 100, no dot at the beginning, no ".session" at the end. Such files stay until
+ * they are erased; saving is refused (SWL_E_BUDGET) where together they would be more than session_dir_bytes. What a slot held
+ * before is kept like all that leaves memory. All wait for the pass that runs; SWL_E_ARG: a request uses the slot;
+ * SWL_E_UNSUPPORTED: there is no session_dir. From any thread. */
+typedef struct swl_slot_file {
+    int32_t n_tokens;
+    uint64_t bytes;
+} swl_slot_file;
+SWL_API swl_status swl_engine_slot_save(swl_engine *e, int32_t slot, const char *name, swl_slot_file *out, swl_error *err);
+SWL_API swl_status swl_engine_slot_restore(swl_engine *e, int32_t slot, const char *name, swl_slot_file *out, swl_error *err);
+/* Forgets the conversation in memory, which had *n_tokens. */
+SWL_API swl_status swl_engine_slot_erase(swl_engine *e, int32_t slot, int32_t *n_tokens, swl_error *err);
+/* Removes a file that was saved by hand, of *bytes. */
+SWL_API swl_status swl_engine_file_erase(swl_engine *e, const char *name, uint64_t *bytes, swl_error *err);
+
 /* ---- chat: one conversation ------------------------------------------------------------------------------------------ */
 
 /* A list of messages with the answers that the engine gives to them. One thread at a time, except swl_chat_cancel. */

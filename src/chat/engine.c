@@ -198,7 +198,7 @@ static swl_request *cancelled_in_line(swl_engine *e)
 
 /* ---- the end of a request ---- */
 
-static void note_slot(swl_engine *e, const swl_slot *s)
+void swl_slot_note(swl_engine *e, const swl_slot *s)
 {
     swl_slot_info *info = &e->info[s - e->slots];
 
@@ -225,7 +225,7 @@ static void leave_slot(swl_engine *e, swl_request *r)
     s->used_at = swl_now();
     r->slot = NULL;
     e->n_running--;
-    note_slot(e, s);
+    swl_slot_note(e, s);
 }
 
 static void finish_usage(swl_request *r)
@@ -313,7 +313,7 @@ static void start(swl_engine *e, swl_request *r)
     r->counted = true;
     r->usage.n_cached = r->n_done;
     r->phase = SWL_REQUEST_PROMPT;
-    note_slot(e, r->slot);
+    swl_slot_note(e, r->slot);
     event.n_done = r->n_done;
     event.n_total = r->n_prompt;
     swl_emit(r, &event);
@@ -443,7 +443,7 @@ static void run_answers(swl_engine *e)
             finish(e, r, SWL_FINISH_NONE, &p.err);
             continue;
         }
-        note_slot(e, r->slot);
+        swl_slot_note(e, r->slot);
         draw(e, r, e->rows + (int64_t)i * e->model->config->vocab);
     }
 }
@@ -555,7 +555,7 @@ static void run_prompt(swl_engine *e, swl_request *r, int32_t room)
             finish(e, r, stopped ? SWL_FINISH_CANCELLED : SWL_FINISH_NONE, stopped ? NULL : &p.err);
             return;
         }
-        note_slot(e, r->slot);
+        swl_slot_note(e, r->slot);
         event.n_done = r->n_done;
         swl_emit(r, &event);
     }

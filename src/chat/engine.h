@@ -9,6 +9,7 @@
  *     canon.c       ids as bytes, so that equal texts are found whatever their tokens
  *     disk.c        conversations on disk
  *     slots.c       conversations in memory: what can be reused, and what has to go
+ *     slot_file.c   conversations saved by hand
  *     logits.c      from logits to a token: bias, penalties, bans, constraint
  *     answer_out.c  from tokens to events, and what is remembered of them
  *     engine.c      the line of requests and the passes
@@ -185,6 +186,8 @@ struct swl_engine {
 };
 
 double swl_now(void);
+/* What statistics say of a slot is what it is now. */
+void swl_slot_note(swl_engine *e, const swl_slot *s);
 
 /* turn_file.c: adds answers that a file had, as far as they are this model's and not known yet. */
 void swl_turns_take(swl_engine *e, const json_t *turns);

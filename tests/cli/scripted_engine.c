@@ -106,6 +106,35 @@ static void sleep_ms(long ms)
 
 /* ---- engine ---- */
 
+static swl_status no_files(swl_error *err)
+{
+    return failed(err, SWL_E_UNSUPPORTED, "conversations of a script are not saved");
+}
+
+swl_status swl_engine_slot_save(swl_engine *e, int32_t slot, const char *name, swl_slot_file *out, swl_error *err)
+{
+    (void)e, (void)slot, (void)name, (void)out;
+    return no_files(err);
+}
+
+swl_status swl_engine_slot_restore(swl_engine *e, int32_t slot, const char *name, swl_slot_file *out, swl_error *err)
+{
+    (void)e, (void)slot, (void)name, (void)out;
+    return no_files(err);
+}
+
+swl_status swl_engine_slot_erase(swl_engine *e, int32_t slot, int32_t *n_tokens, swl_error *err)
+{
+    *n_tokens = 0;
+    return slot >= 0 && slot < e->n_slots ? SWL_OK : failed(err, SWL_E_NOT_FOUND, "there is no such slot");
+}
+
+swl_status swl_engine_file_erase(swl_engine *e, const char *name, uint64_t *bytes, swl_error *err)
+{
+    (void)e, (void)name, (void)bytes;
+    return no_files(err);
+}
+
 void swl_engine_options_init(swl_engine_options *opt)
 {
     memset(opt, 0, sizeof *opt);

@@ -194,6 +194,49 @@ class Kept(unittest.TestCase):
         self.assertGreaterEqual(ends[1]["usage"]["prompt_tokens_details"]["cached_tokens"],
                                 first["usage"]["prompt_tokens"] + first["usage"]["completion_tokens"] - 1)
 
+    def test_conversations_are_saved_by_hand(self):
+        """To a file, forgotten, and back, also into the next server: the next answer is the same and computes only what is new."""
+        with tempfile.TemporaryDirectory() as top:
+            folder = os.path.join(top, "sessions")
+            options = ["--threads", "2", "-c", "2048", "--parallel", "2", "--session-dir", folder]
+            outside = os.path.join(top, "outside")
+            question = [{"role": "user", "content": "Write a short story about kindness. " * 8}]
+            with Server(*options, model=MODEL) as server:
+                def act(action, slot=0, **body):
+                    return server.post("/slots/%s?action=%s" % (slot, action), body)
+                first = server.post(CHAT, {"messages": question, **GREEDY}).json
+                question += [first["choices"][0]["message"], {"role": "user", "content": "And then?"}]
+                slot = max(server.get("/slots").json, key=lambda s: s["n_past"])["id"]
+                saved = act("save", slot, filename="story-1.bin")
+                self.assertEqual((saved.status, saved.json["id_slot"], saved.json["filename"]), (200, slot, "story-1.bin"), saved)
+                self.assertEqual(saved.json["n_written"], os.path.getsize(os.path.join(folder, "story-1.bin")))
+                self.assertEqual(os.stat(os.path.join(folder, "story-1.bin")).st_mode & 0o77, 0)
+                expected = server.post(CHAT, {"messages": question, **GREEDY}).json
+                for name in ("", ".", "..", "../outside", "a/b", outside, ".hidden", "0" * 64 + ".session", "x.SESSION", "a b", "a\n", "\u00e4", "x" * 101):
+                    for action in ("save", "restore", "erase"):
+                        a = act(action, slot, filename=name)
+                        self.assertEqual((a.status, a.error["param"]), (400, "filename"), (action, name, a))
+                with open(os.path.join(folder, "foreign"), "w") as f:
+                    f.write("SWLSNAP" * 20)
+                self.assertEqual([act("save", slot, filename=3).status, act("save", slot).status, act("burn", slot, filename="a").status,
+                                  act("save", 99, filename="a").status, act("save", "x", filename="a").status, act("restore", 0, filename="no").status,
+                                  act("erase", 0, filename="no").status, act("restore", 1, filename="foreign").status],
+                                 [400, 400, 400, 404, 404, 404, 404, 400])
+                self.assertIn(expected["usage"]["total_tokens"] - act("erase", slot).json["n_erased"], (0, 1))  # the last token may not have run
+                self.assertEqual(server.get("/slots").json[slot]["n_past"], 0)
+            for name in os.listdir(folder):
+                if name.endswith(".session"): # the server was killed, but who knows
+                    os.remove(os.path.join(folder, name))
+            self.assertEqual(os.listdir(top), ["sessions"])
+            with Server(*options, model=MODEL) as server:
+                a = server.post("/slots/1?action=restore", {"filename": "story-1.bin"})
+                self.assertEqual((a.status, a.json["n_restored"], a.json["n_read"]), (200, saved.json["n_saved"], saved.json["n_written"]), a)
+                self.assertEqual(server.get("/slots").json[1]["n_past"], a.json["n_restored"])
+                again = server.post(CHAT, {"messages": question, **GREEDY}).json
+                self.assertEqual((again["choices"], again["usage"]), (expected["choices"], expected["usage"]))
+                self.assertEqual(server.post("/slots/1?action=erase", {"filename": "story-1.bin"}).status, 200)
+                self.assertEqual(os.listdir(folder), ["foreign"])
+
 
 if __name__ == "__main__":
     harness.main()

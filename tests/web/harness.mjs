@@ -131,6 +131,7 @@ export class Bench {
       this.faults.push(`dialog: ${d.message()}`);
       void d.dismiss();
     });
+    if (options.clock) await page.clock.install();
     await page.goto(server.url + (options.path ?? "/"));
     await page.waitForSelector("#message");
     return page;

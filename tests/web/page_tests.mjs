@@ -342,6 +342,143 @@ tests["two tabs in one chat lose nothing and see each other"] = async (b) => {
   await until(async () => (await two.locator(".message").count()) === 6, "what the first tab added is there");
 };
 
+// Tabs whose news from each other can be held back: `hold` in a page, until `release`.
+async function tabs(b, s) {
+  const context = await b.context(s);
+  await context.addInitScript(() => {
+    const held = [];
+    const { set } = Object.getOwnPropertyDescriptor(BroadcastChannel.prototype, "onmessage");
+    Object.defineProperty(BroadcastChannel.prototype, "onmessage", {
+      set(f) {
+        set.call(this, (e) => (window.deaf ? held.push(e) : f(e)));
+        window.hearAll = () => {
+          window.deaf = false;
+          held.splice(0).forEach(f);
+        };
+      },
+    });
+  });
+  return context;
+}
+const hold = (...pages) => Promise.all(pages.map((p) => p.evaluate(() => void (window.deaf = true))));
+const release = (...pages) => Promise.all(pages.map((p) => p.evaluate(() => window.hearAll())));
+const beside = (b, s, page, options = {}) => b.open(s, { context: page.context(), path: "/" + new URL(page.url()).hash, ...options });
+const stored = (page, name = "messages") => page.evaluate((name) => new Promise((go) => {
+  const open = indexedDB.open("swiftlet", 1);
+  open.onsuccess = () => {
+    const all = open.result.transaction(name).objectStore(name).getAll();
+    all.onsuccess = () => go(all.result);
+    open.result.close();
+  };
+}), name);
+
+tests["two tabs that write before they hear of each other show both branches, and so do their next pages"] = async (b) => {
+  const s = await b.server({ text: "First.\n---\nSecond." }, "mock");
+  const one = await b.open(s, { context: await tabs(b, s) });
+  await send(one, "start");
+  await idle(one);
+  const two = await beside(b, s, one);
+  await until(async () => (await answers(two)).join() === "First.", "the second tab has the chat");
+  s.script.hold = true;
+  await hold(one, two);
+  await send(one, "from one");
+  await send(two, "from two");
+  await until(async () => (await stored(one)).length === 6, "both branches are stored");
+  await release(one, two);
+  for (const [page, question] of [[one, "from one"], [two, "from two"]]) {
+    await until(async () => (await page.locator(".message.user .version").allInnerTexts()).join().endsWith("/2"), `both branches, seen ${question}`);
+    equal(await questions(page), ["start", question], "each tab stays where it is");
+  }
+  for (const page of [one, two]) {
+    await begun(page, "Second.");
+    await label(page, "Stop").click();
+    await idle(page);
+  }
+  for (const page of [one, two]) {
+    await page.reload();
+    await until(async () => (await page.locator(".message.user .version").allInnerTexts()).join().endsWith("/2"), "both branches, read again");
+    equal((await answers(page)).at(-1), "Second.", "the answer");
+  }
+};
+
+tests["an answer that two tabs go on with is written by one of them, from the whole of it"] = async (b) => {
+  const s = await b.server({ text: "alpha beta", hold: true }, "mock");
+  const one = await b.open(s, { context: await tabs(b, s) });
+  await send(one, "Letters");
+  await begun(one, "alpha beta");
+  await label(one, "Stop").click();
+  await idle(one);
+  const two = await beside(b, s, one);
+  await until(async () => (await last(two)) === "alpha beta", "the second tab has it");
+  await hold(one, two);
+  s.script.text = " gamma";
+  await button(one, "Continue").click();
+  await begun(one, "gamma");
+  await button(two, "Continue").click();
+  await until(async () => (await two.innerText(".toast")).includes("Being written in another tab"), "the second tab is told");
+  await label(one, "Stop").click();
+  await idle(one);
+  equal(s.requests.length, 2, "requests");
+  equal((await stored(one)).filter((m) => m.role === "assistant").map((m) => m.text), ["alpha beta gamma"], "what is stored");
+  await release(one, two);
+  s.script.text = " delta";
+  s.script.hold = false;
+  await two.locator(".note").getByRole("button", { name: "Continue" }).click();
+  await until(async () => (await last(two)) === "alpha beta gamma delta", "the second tab goes on from what the first one had");
+  equal(s.requests.at(-1).messages.at(-1).content, "alpha beta gamma", "what it sent");
+};
+
+tests["a deletion in one tab takes nothing that is written in another"] = async (b) => {
+  const s = await b.server({ text: "First.\n---\nSecond." }, "mock");
+  const context = await tabs(b, s);
+  const one = await b.open(s, { context, clock: true });
+  await send(one, "start");
+  await idle(one);
+  const two = await beside(b, s, one);
+  const remove = async () => {
+    await label(one, "More for start").click();
+    await label(one, "Delete").click();
+    await until(async () => (await one.locator(".chat").count()) === 0, "deleted");
+  };
+  await remove();
+  await hold(one);
+  await send(two, "still here");
+  await idle(two);
+  await one.clock.fastForward(9000);
+  await two.reload();
+  await until(async () => (await answers(two)).join() === "First.,Second.", "all of it");
+  await release(one);
+  await until(async () => (await one.locator(".chat").count()) === 1, "the first tab has it again");
+  await remove();
+  await one.clock.fastForward(9000);
+  await until(async () => (await two.locator(".chat, .message").count()) === 0, "a deletion that nobody wrote into is one for all");
+  equal((await stored(one)).length, 0, "messages that are left");
+};
+
+tests["an answer that another tab writes is cut off only when that tab is gone"] = async (b) => {
+  const s = await b.server({ text: "alpha beta", hold: true }, "mock");
+  const one = await b.open(s, { context: await tabs(b, s) });
+  await send(one, "Letters");
+  await begun(one, "alpha beta");
+  // A tab made from another has a copy of its sessionStorage.
+  const [copy] = await Promise.all([one.context().waitForEvent("page"), one.evaluate(() => void window.open(location.href))]);
+  const two = await beside(b, s, one, { clock: true });
+  const elsewhere = async (page, what) => until(async () => (await notes(page)).join() === "Being written in another tab.", what);
+  await elsewhere(copy, "the copy knows that the first tab writes");
+  await elsewhere(two, "so does another");
+  const beat = async () => (await stored(one)).find((m) => m.role === "assistant").beat;
+  const before = await beat();
+  await two.clock.fastForward(45000); // longer than an answer may be without a sign
+  await until(async () => (await beat()) > before, "the first tab gives a sign when it is asked");
+  await two.clock.fastForward(5000);
+  await elsewhere(two, "and is believed");
+  await hold(one); // a tab that is no more does not answer
+  await two.clock.fastForward(45000);
+  await two.clock.fastForward(5000);
+  await until(async () => (await notes(two)).join().includes("cut off"), "cut off");
+  equal(await last(two), "alpha beta", "the text is kept");
+};
+
 tests["export, delete with undo, import: nothing changes on the way"] = async (b) => {
   const s = await b.server({ text: `<think>Hm.</think>${SAMPLE}\n---\nSecond.` });
   const page = await b.open(s);

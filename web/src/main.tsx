@@ -15,4 +15,9 @@ watchWidth();
 watchServer();
 keepOnLeave();
 listenKeys();
-void start().then(() => render(<App />, document.getElementById("app")!));
+
+// A new chat is there at once, while the list is still being read; one that has an address comes with its messages.
+const draw = () => render(<App />, document.getElementById("app")!);
+const started = start();
+if (location.hash) void started.then(draw);
+else draw();

@@ -4,17 +4,28 @@ export function newId(): string {
   return Array.from(b, (x) => x.toString(16).padStart(2, "0")).join("");
 }
 
-// This tab. A reload keeps it, so that an answer which this tab was receiving is known to have ended with the old page.
-function tabId(): string {
+const KEY = "swiftlet.tab";
+
+// The name that the tab's last page left here.
+function inherited(): string | null {
   try {
-    const old = sessionStorage.getItem("swiftlet.tab");
-    if (old) return old;
-    const id = newId();
-    sessionStorage.setItem("swiftlet.tab", id);
+    const id = sessionStorage.getItem(KEY);
+    sessionStorage.removeItem(KEY);
     return id;
   } catch {
-    return newId();
+    return null;
   }
 }
 
-export const TAB = tabId();
+// This tab. A reload keeps it, so that an answer which this tab was receiving is known to have ended with the old page.
+// It is stored only while no page is there to use it: a tab that is duplicated copies the storage, but not the name.
+export const TAB = inherited() ?? newId();
+
+addEventListener("pagehide", () => {
+  try {
+    sessionStorage.setItem(KEY, TAB);
+  } catch {
+    // Then the next page is another tab.
+  }
+});
+addEventListener("pageshow", (e) => e.persisted && inherited());

@@ -8,7 +8,7 @@ import { fromJson, toJson, toMarkdown } from "../lib/exchange";
 import { fileName, titleOf } from "../lib/format";
 import { save } from "../lib/files";
 import { newId, TAB } from "../lib/id";
-import { newestLeaf, pathTo, isBelow } from "../lib/tree";
+import { isBelow, newestLeaf, pathTo } from "../lib/tree";
 import { T } from "../strings";
 import { hideToast, showToast } from "./say";
 
@@ -16,7 +16,8 @@ export const chats = signal<Chat[]>([]);
 export const current = signal<string | null>(null);
 export const draftOptions = signal<Options>({}); // of a chat that does not exist yet
 
-const STALE = 30000; // ms without a sign after which an answer of another tab is taken as cut off
+const STALE = 30000; // ms without a sign after which a tab that writes an answer is asked whether it still does
+const REPLY = 2000; // ms that it has for a sign
 const UNDO = 8000; // ms in which a deletion can be taken back
 
 export class Conversation {
@@ -24,6 +25,7 @@ export class Conversation {
   readonly cells = new Map<string, Signal<Message>>();
   readonly shape = signal(0); // counts changes of the tree
   readonly leaf = signal<string | null>(null);
+  loaded: Promise<void> = Promise.resolve();
 
   constructor(readonly id: string) {}
 
@@ -50,13 +52,28 @@ export class Conversation {
     if (!known || known.parent !== m.parent) this.shape.value++;
   }
 
+  // What is stored, unless this tab is writing that message and knows it better.
+  take(m: Message): void {
+    const known = this.all.get(m.id);
+    if (!mine.has(m.id) && !(known && same(known, m))) this.set(m);
+  }
+
   last(): Message | undefined {
     return pathTo(this.all, this.leaf.peek()).pop();
   }
 }
 
+// A question never changes, and an answer not without one of these.
+const same = (a: Message, b: Message): boolean =>
+  a.role === "user" || (a.status === b.status && a.beat === b.beat && a.owner === b.owner && a.finish === b.finish &&
+    a.text.length === b.text.length && a.reasoning?.length === b.reasoning?.length);
+
 const open = new Map<string, Conversation>();
 
+// Answers that this tab is writing, each with what saves it at once.
+const mine = new Map<string, () => void>();
+
+export const ready = signal(false); // the list has been read
 export const shown = signal<Conversation | null>(null);
 export const chat = computed(() => chats.value.find((c) => c.id === current.value) ?? null);
 export const options = computed<Options>(() => chat.value?.options ?? draftOptions.value);
@@ -65,33 +82,48 @@ export const visible = computed(() =>
 
 // --- Tabs -------------------------------------------------------------------------------------------------------------
 
+// Tabs tell each other which records changed, after they did; what changed is read from the database.
 const channel = typeof BroadcastChannel === "function" ? new BroadcastChannel("swiftlet") : null;
-type News = { chat?: string; message?: string; gone?: string };
+type News = { chat?: string; message?: string; gone?: string; who?: string };
 const tell = (news: News) => channel?.postMessage(news);
 
-async function hear(news: News): Promise<void> {
-  if (news.gone) drop(news.gone);
-  if (news.chat) {
-    const c = await db.getChat(news.chat);
-    if (c) {
-      const before = chats.value.find((x) => x.id === c.id);
-      place(c);
-      follow(c, before?.leaf ?? null);
-    }
-  }
-  if (news.message) {
-    const m = await db.getMessage(news.message);
-    const conv = m && open.get(m.chat);
-    if (m && conv && !(m.owner === TAB && conv.all.get(m.id)?.status === "streaming")) conv.set(m);
-  }
+// One after the other and none before the list was read, so that an older state never comes after a newer one.
+let reading: Promise<unknown> = Promise.resolve();
+function hear(news: News): void {
+  if (news.who) mine.get(news.who)?.();
+  else reading = reading.then(() => look(news)).catch(() => {}); // what cannot be read now is read with the next news
 }
 
-// Another tab added to the branch that is shown here: show that too. A branch of its own stays where it is.
-async function follow(c: Chat, before: string | null): Promise<void> {
-  const conv = open.get(c.id);
-  if (!conv || !c.leaf || c.leaf === before) return;
-  if (!conv.all.has(c.leaf)) for (const m of await db.messagesOf(c.id)) if (!conv.all.has(m.id)) conv.set(m);
-  if (isBelow(conv.all, c.leaf, conv.leaf.value)) conv.leaf.value = c.leaf;
+async function look(news: News): Promise<void> {
+  if (news.message) await lookAtMessage(news.message);
+  if (news.chat) await lookAtChat(news.chat);
+  if (news.gone && !(await db.getChat(news.gone))) drop(news.gone);
+}
+
+// Another tab may have added to the branch that is shown here: that is shown too. A branch of its own stays where it is.
+async function lookAtChat(id: string): Promise<void> {
+  const conv = open.get(id);
+  const { chat: c, messages } = conv ? await db.conversation(id) : { chat: await db.getChat(id), messages: [] };
+  if (!c) return;
+  batch(() => {
+    place(c);
+    messages.forEach((m) => conv!.take(m));
+    if (conv && c.leaf && conv.all.has(c.leaf) && isBelow(conv.all, c.leaf, conv.leaf.value)) conv.leaf.value = c.leaf;
+  });
+}
+
+async function lookAtMessage(id: string): Promise<void> {
+  const m = await db.getMessage(id);
+  const conv = m && open.get(m.chat);
+  if (!m || !conv) return;
+  if (m.parent && !conv.all.has(m.parent)) await lookAtChat(m.chat);
+  else conv.take(m);
+}
+
+// A page that slept may have missed news.
+async function catchUp(): Promise<void> {
+  for (const c of await db.allChats()) place(c);
+  if (current.value) await lookAtChat(current.value);
 }
 
 // --- A page that is left in the middle of an answer ---------------------------------------------------------------------
@@ -100,20 +132,23 @@ const RESCUE = "swiftlet.rescue.";
 
 export function rescue(m: Message): void {
   try {
-    localStorage.setItem(RESCUE + m.id, JSON.stringify({ text: m.text, reasoning: m.reasoning }));
+    localStorage.setItem(RESCUE + m.id, JSON.stringify({ owner: TAB, text: m.text, reasoning: m.reasoning }));
   } catch {
     // Too long, or forbidden: then the last save has to do.
   }
 }
 
+// Only what is longer than the record, and only while nobody else has gone on with the answer.
 async function takeRescued(): Promise<void> {
   try {
     for (const key of Object.keys(localStorage).filter((k) => k.startsWith(RESCUE))) {
-      const saved = JSON.parse(localStorage.getItem(key) ?? "{}") as { text?: string; reasoning?: string };
+      const saved = JSON.parse(localStorage.getItem(key) ?? "{}") as { owner?: string; text?: string; reasoning?: string };
+      const size = (m: { text?: string; reasoning?: string }) => (m.text ?? "").length + (m.reasoning ?? "").length;
+      const id = key.slice(RESCUE.length);
+      const m = await db.changeMessage(id, (old) => old.owner !== saved.owner || size(saved) <= size(old) ? null
+        : { ...old, text: saved.text ?? old.text, reasoning: saved.reasoning ?? old.reasoning });
       localStorage.removeItem(key);
-      const m = await db.getMessage(key.slice(RESCUE.length));
-      const more = m && (saved.text ?? "").length + (saved.reasoning ?? "").length > m.text.length + (m.reasoning ?? "").length;
-      if (more) await db.putMessages([{ ...m, text: saved.text ?? m.text, reasoning: saved.reasoning ?? m.reasoning }]);
+      if (m) tell({ message: id });
     }
   } catch {
     // Nothing to be had.
@@ -131,43 +166,74 @@ function drop(id: string): void {
   batch(() => {
     chats.value = chats.value.filter((c) => c.id !== id);
     open.delete(id);
-    if (current.value === id) show(null);
+    if (current.value === id) void show(null);
   });
 }
 
-// An answer that this tab was receiving ended with the page that received it; one of another tab, when it fell silent.
-function cutOff(m: Message, justLoaded: boolean): boolean {
-  if (m.status !== "streaming") return false;
-  return m.owner === TAB ? justLoaded : Date.now() - (m.beat ?? 0) > STALE;
+// Whether a tab is writing the answer: this one knows, another gives a sign now and then.
+const silent = (m: Message): boolean => Date.now() - (m.beat ?? 0) > STALE;
+const left = (m: Message): boolean => m.status === "streaming" && !mine.has(m.id) && (m.owner === TAB || silent(m));
+
+// `m` is what was known of it when its tab was asked: a sign given since counts, whatever the clocks say.
+async function cutOff(conv: Conversation, m: Message): Promise<void> {
+  const now = await db.changeMessage(m.id, (old) =>
+    left(old) && (old.owner === TAB || old.beat === m.beat) ? { ...old, status: "interrupted" } : null);
+  if (now) tell({ message: m.id });
+  const stored = now ?? (await db.getMessage(m.id));
+  if (stored) conv.take(stored);
 }
 
-async function endCutOff(conv: Conversation, justLoaded: boolean): Promise<void> {
-  const dead = [...conv.all.values()].filter((m) => cutOff(m, justLoaded)).map((m): Message => ({ ...m, status: "interrupted" }));
-  dead.forEach((m) => conv.set(m));
-  if (dead.length) await db.putMessages(dead);
+// Answers that nobody is writing any more. What this tab's last page was receiving ended with that page; a tab that fell
+// silent is asked first.
+async function endLeft(conv: Conversation): Promise<void> {
+  for (const m of [...conv.all.values()].filter(left)) {
+    if (m.owner === TAB) await cutOff(conv, m);
+    else {
+      tell({ who: m.id });
+      setTimeout(() => void cutOff(conv, m), REPLY);
+    }
+  }
 }
 
+async function read(conv: Conversation): Promise<void> {
+  const { chat: c, messages } = await db.conversation(conv.id);
+  batch(() => messages.forEach((m) => conv.take(m)));
+  const leaf = c?.leaf;
+  conv.leaf.value = leaf && conv.all.has(leaf) ? leaf : messages.length ? newestLeaf(conv.all, messages[0].id) : null;
+  await endLeft(conv);
+}
+
+// News of a conversation are heard from the moment on at which it is being read.
 async function load(id: string): Promise<Conversation> {
-  const known = open.get(id);
-  if (known) return known;
-  const conv = new Conversation(id);
-  const list = await db.messagesOf(id);
-  batch(() => list.forEach((m) => conv.set(m)));
-  const leaf = (await db.getChat(id))?.leaf ?? null;
-  conv.leaf.value = leaf && conv.all.has(leaf) ? leaf : list.length ? newestLeaf(conv.all, list[0].id) : null;
-  open.set(id, conv);
-  await endCutOff(conv, true);
+  let conv = open.get(id);
+  if (!conv) {
+    conv = new Conversation(id);
+    open.set(id, conv);
+    conv.loaded = read(conv);
+    conv.loaded.catch(() => open.delete(id));
+  }
+  await conv.loaded;
   return conv;
 }
 
-export async function start(): Promise<void> {
-  await db.open();
+async function readAll(): Promise<void> {
   await takeRescued();
-  chats.value = await db.allChats();
-  for (const c of chats.value) if (c.deleted && Date.now() - c.deleted > UNDO) await purge(c.id);
-  if (channel) channel.onmessage = (e) => void hear(e.data);
-  setInterval(() => shown.value && void endCutOff(shown.value, false), 10000);
+  const all = await db.allChats();
+  batch(() => {
+    all.forEach(place);
+    ready.value = true;
+  });
+  for (const c of all) if (c.deleted && Date.now() - c.deleted > UNDO) await purge(c.id, c.deleted);
+}
+
+export async function start(): Promise<void> {
+  if (channel) channel.onmessage = (e) => hear(e.data);
+  const read = readAll();
+  reading = read;
+  await read;
+  setInterval(() => shown.value && void endLeft(shown.value), 10000);
   addEventListener("hashchange", () => void fromAddress());
+  addEventListener("pageshow", (e) => e.persisted && (reading = reading.then(catchUp).catch(() => {})));
   await fromAddress();
 }
 
@@ -176,8 +242,15 @@ async function fromAddress(): Promise<void> {
   await show(chats.value.some((c) => c.id === id && !c.deleted) ? id : null);
 }
 
+let asked = 0; // counts what was asked to be shown: reading the last but one may end last
+
 export async function show(id: string | null): Promise<void> {
+  const n = ++asked;
   const conv = id ? await load(id) : null;
+  if (n === asked) present(id, conv);
+}
+
+function present(id: string | null, conv: Conversation | null): void {
   batch(() => {
     current.value = id;
     shown.value = conv;
@@ -188,7 +261,8 @@ export async function show(id: string | null): Promise<void> {
 
 // --- Writing ----------------------------------------------------------------------------------------------------------
 
-export async function ensureChat(firstText: string): Promise<Conversation> {
+// The conversation that is shown, or a new one, which is stored with its first message.
+export function ensureChat(firstText: string): Conversation {
   if (shown.value) return shown.value;
   const now = Date.now();
   const c: Chat = {
@@ -197,73 +271,115 @@ export async function ensureChat(firstText: string): Promise<Conversation> {
   };
   const conv = new Conversation(c.id);
   open.set(c.id, conv);
-  await db.putChat(c);
+  asked++;
   batch(() => {
     place(c);
     draftOptions.value = {};
+    present(c.id, conv);
   });
-  await show(c.id);
-  tell({ chat: c.id });
   return conv;
 }
 
-export async function patch(id: string, change: Partial<Chat>): Promise<void> {
-  const now = await db.patchChat(id, change);
+type Change = (old: Chat) => Partial<Chat>;
+
+// Seen at once, and then as it is stored, which holds what other tabs have changed.
+export async function patch(id: string, change: Change): Promise<void> {
+  const known = chats.value.find((c) => c.id === id);
+  if (known) place({ ...known, ...change(known) });
+  const now = await db.changeChat(id, change);
   if (now) place(now);
   tell({ chat: id });
 }
 
+// New messages of a branch. A conversation in which somebody writes is not to be deleted any more.
 export async function append(conv: Conversation, list: Message[]): Promise<void> {
+  const known = chats.value.find((c) => c.id === conv.id);
+  if (!known) return;
+  const leaf = list[list.length - 1].id;
+  const change = { leaf, updated: Date.now(), deleted: undefined };
   batch(() => {
     list.forEach((m) => conv.set(m));
-    conv.leaf.value = list[list.length - 1].id;
+    conv.leaf.value = leaf;
+    place({ ...known, ...change });
   });
-  await db.putMessages(list);
-  await patch(conv.id, { leaf: conv.leaf.value, updated: Date.now() });
+  const now = await db.append(known, change, list, [...conv.all.values()]);
+  if (now) place(now);
+  tell({ chat: conv.id });
 }
 
-export async function keep(m: Message): Promise<void> {
-  await db.putMessages([m]);
+// --- Answers that this tab writes ---------------------------------------------------------------------------------------
+
+const another = (m: Message): boolean => m.status === "streaming" && !!m.owner && m.owner !== TAB;
+
+// `save` is called when another tab asks whether the answer is still being written.
+export function hold(id: string, save: () => void): void {
+  mine.set(id, save);
+}
+
+// `lost`: to another tab, whose text is shown from now on.
+export async function release(id: string, lost: boolean): Promise<void> {
+  mine.delete(id);
+  if (lost) await lookAtMessage(id);
+}
+
+// Takes an answer to go on with it, as it is stored: another tab may have done so before. Null while it does.
+export async function claim(known: Message): Promise<Message | null> {
+  const start: Partial<Message> = { status: "streaming", owner: TAB, beat: Date.now(), fault: undefined, finish: undefined };
+  hold(known.id, () => {});
+  const now = await db.changeMessage(known.id, (old) => (another(old) && !silent(old) ? null : { ...old, ...start }));
+  if (now) tell({ message: known.id });
+  if (now || !db.lasting) return now ?? { ...known, ...start };
+  await release(known.id, true);
+  return null;
+}
+
+// Stores a step of an answer. False: another tab has taken the answer, or removed it.
+export async function keep(m: Message): Promise<boolean> {
+  const now = await db.changeMessage(m.id, (old) => (another(old) ? null : m));
   tell({ message: m.id });
+  return !!now || !db.lasting;
 }
 
 export async function selectVersion(conv: Conversation, id: string): Promise<void> {
-  conv.leaf.value = newestLeaf(conv.all, id);
-  await patch(conv.id, { leaf: conv.leaf.value });
+  const leaf = newestLeaf(conv.all, id);
+  conv.leaf.value = leaf;
+  await patch(conv.id, () => ({ leaf }));
 }
 
+// --- Settings and names ---------------------------------------------------------------------------------------------------
+
 export async function setOptions(change: Partial<Options>): Promise<void> {
-  const next = { ...options.value, ...change };
-  if (chat.value) await patch(chat.value.id, { options: next });
-  else draftOptions.value = next;
+  if (chat.value) await patch(chat.value.id, (old) => ({ options: { ...old.options, ...change } }));
+  else draftOptions.value = { ...draftOptions.value, ...change };
 }
 
 export async function resetOptions(): Promise<void> {
-  const { system, thinking, model } = options.value;
-  const next = { system, thinking, model };
-  if (chat.value) await patch(chat.value.id, { options: next });
-  else draftOptions.value = next;
+  const keepThese = ({ system, thinking, model }: Options): Options => ({ system, thinking, model });
+  if (chat.value) await patch(chat.value.id, (old) => ({ options: keepThese(old.options) }));
+  else draftOptions.value = keepThese(draftOptions.value);
 }
 
 export async function rename(id: string, title: string): Promise<void> {
   const t = title.replace(/\s+/g, " ").trim().slice(0, 200);
-  if (t) await patch(id, { title: t, named: true });
+  if (t) await patch(id, () => ({ title: t, named: true }));
 }
 
-async function purge(id: string): Promise<void> {
-  await db.removeChat(id);
+// Nobody has taken the deletion back, nor written in the conversation since, in whatever tab.
+async function purge(id: string, deleted: number): Promise<void> {
+  if (!(await db.removeChat(id, (c) => c.deleted === deleted))) return;
   drop(id);
   tell({ gone: id });
 }
 
 export async function remove(c: Chat): Promise<void> {
-  await patch(c.id, { deleted: Date.now() });
+  const deleted = Date.now();
+  await patch(c.id, () => ({ deleted }));
   if (current.value === c.id) await show(null);
-  const timer = setTimeout(() => void purge(c.id), UNDO);
+  const timer = setTimeout(() => void purge(c.id, deleted), UNDO);
   const undo = () => {
     clearTimeout(timer);
     hideToast();
-    void patch(c.id, { deleted: undefined });
+    void patch(c.id, () => ({ deleted: undefined }));
   };
   showToast({ text: T.removed(c.title), action: { label: T.undo, run: undo } }, UNDO);
 }
@@ -290,8 +406,7 @@ export async function importJson(text: string): Promise<void> {
     return;
   }
   for (const { chat: c, messages } of bundles) {
-    await db.putMessages(messages);
-    await db.putChat(c);
+    await db.put(c, messages);
     place(c);
     tell({ chat: c.id });
   }

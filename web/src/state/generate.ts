@@ -7,7 +7,7 @@ import { fence } from "../lib/exchange";
 import { newId, TAB } from "../lib/id";
 import { pathTo } from "../lib/tree";
 import { T } from "../strings";
-import { append, chats, ensureChat, keep, rescue, shown, type Conversation } from "./chats";
+import { append, chats, claim, ensureChat, hold, keep, release, rescue, shown, type Conversation } from "./chats";
 import { sample, watchCounters } from "./numbers";
 import { say, showToast, speak, speakRest } from "./say";
 import { canAnswerNow, noticed, pause, props } from "./server";
@@ -39,6 +39,15 @@ const wakers = new Map<string, () => void>();
 export const lastCost = { ms: 0 }; // of drawing the text's last step, kept by the view
 
 const SAVE_EVERY = 1000;
+
+// From the moment on at which an answer is asked for, a conversation is busy.
+function begin(chat: string, message: string): void {
+  aborts.set(chat, new AbortController());
+  activities.value = {
+    ...activities.value,
+    [chat]: { message, phase: "connect", queue: 0, progress: null, rate: 0, hits: -1, reads: -1, retryAt: 0, why: "", request: "" },
+  };
+}
 
 function update(chat: string, change: Partial<Activity>): void {
   const old = activities.value[chat];
@@ -133,6 +142,7 @@ class Receiver {
   private tokens = 0;
   private seen: { at: number; t: Timings } | null = null;
   got = false; // something that is worth keeping
+  lost = false; // another tab has taken the answer, or removed it
 
   constructor(private conv: Conversation, public m: Message) {
     this.thinkBefore = m.thinkMs ?? 0;
@@ -213,10 +223,10 @@ class Receiver {
     this.change({ calls: calls.filter(Boolean) });
   }
 
-  // Without figures from the server a chunk counts as a token.
+  // Without figures from the server a chunk counts as a token. The first is shown at once.
   private count(): void {
-    this.tokens++;
-    if (!this.timer) this.timer = window.setTimeout(() => this.flush(), Math.min(100, Math.max(40, 4 * lastCost.ms)));
+    if (!this.tokens++) this.flush();
+    else if (!this.timer) this.timer = window.setTimeout(() => this.flush(), Math.min(100, Math.max(40, 4 * lastCost.ms)));
     const s = (performance.now() - this.first) / 1000;
     if (!this.seen && s > 0.5) {
       update(this.conv.id, { rate: (this.tokens - 1) / s });
@@ -263,16 +273,23 @@ class Receiver {
     this.saved = Date.now();
     this.flush();
     this.change({ beat: Date.now() });
-    void keep(this.m);
+    void this.keep();
+  }
+
+  private async keep(): Promise<void> {
+    if (await keep(this.m)) return;
+    this.lost = true;
+    stop(this.conv.id);
   }
 
   async end(c: Partial<Message>): Promise<void> {
+    if (this.lost) return;
     this.flush();
     this.endThinking();
     if (this.m.usage?.reasoning) this.change({ thinkTokens: this.m.usage.reasoning });
     this.change({ ...c, owner: undefined, beat: undefined });
     this.conv.set(this.m);
-    await keep(this.m);
+    await this.keep();
   }
 }
 
@@ -308,20 +325,15 @@ async function attempt(r: Receiver, body: object, signal: AbortSignal): Promise<
   }
 }
 
-async function run(conv: Conversation, id: string, prefill: boolean): Promise<void> {
-  const start: Message = { ...conv.all.get(id)!, status: "streaming", fault: undefined, finish: undefined, owner: TAB, beat: Date.now() };
+// `start` is the answer as this tab has begun or claimed it.
+async function run(conv: Conversation, start: Message, prefill: boolean): Promise<void> {
   const o = chats.value.find((c) => c.id === conv.id)?.options ?? {};
-  const path = pathTo(conv.all, prefill ? id : start.parent);
-  const body = bodyFor(path, o, prefill);
-  const abort = new AbortController();
-  aborts.set(conv.id, abort);
-  activities.value = {
-    ...activities.value,
-    [conv.id]: { message: id, phase: "connect", queue: 0, progress: null, rate: 0, hits: -1, reads: -1, retryAt: 0, why: "", request: "" },
-  };
+  const path = pathTo(conv.all, start.parent);
+  const body = bodyFor(prefill ? [...path, start] : path, o, prefill);
+  const abort = aborts.get(conv.id)!;
   const r = new Receiver(conv, start);
   conv.set(start);
-  r.save();
+  hold(start.id, () => r.save());
   receiving.add(r);
   const unwatch = watchCounters((hits, reads) => r.m.timings?.hits || r.store(hits, reads));
   let error: api.ApiError | null = null;
@@ -340,9 +352,10 @@ async function run(conv: Conversation, id: string, prefill: boolean): Promise<vo
   const stopped = abort.signal.aborted;
   await r.end(stopped ? { status: "stopped" }
     : error ? { status: r.got && error.kind === "down" ? "interrupted" : "error", fault: error.fault } : { status: "done" });
+  await release(start.id, r.lost);
   finish(conv.id);
   speakRest();
-  say(stopped ? T.stoppedStatus : error ? error.message : T.doneStatus(r.m.usage?.completion_tokens ?? r.m.timings?.predicted_n ?? 0));
+  if (!r.lost) say(stopped ? T.stoppedStatus : error ? error.message : T.doneStatus(r.m.usage?.completion_tokens ?? r.m.timings?.predicted_n ?? 0));
 }
 
 // --- What the reader does ---------------------------------------------------------------------------------------------
@@ -351,13 +364,15 @@ function fresh(conv: Conversation, parent: string | null, role: Message["role"],
   return { id: newId(), chat: conv.id, parent, role, text, created: Date.now(), status: "done", ...(files?.length ? { files } : {}) };
 }
 
-async function ask(conv: Conversation, question: Message): Promise<void> {
-  const answer: Message = { ...fresh(conv, question.id, "assistant", ""), created: question.created + 1, status: "streaming", owner: TAB, beat: Date.now() };
-  await append(conv, [question, answer]);
-  say(T.sentStatus);
-  await run(conv, answer.id, false);
+// The messages are shown and the request is sent at once; that they are stored is not waited for.
+async function ask(conv: Conversation, question: Message | null, parent: string | null): Promise<void> {
+  const answer: Message = { ...fresh(conv, question?.id ?? parent, "assistant", ""), status: "streaming", owner: TAB, beat: Date.now() };
+  if (question) answer.created = question.created + 1;
+  begin(conv.id, answer.id);
+  void append(conv, question ? [question, answer] : [answer]);
+  if (question) say(T.sentStatus);
+  await run(conv, answer, false);
 }
-
 
 // Where a new question goes: after the last message, but beside a question that another tab is having answered.
 function settled(conv: Conversation): string | null {
@@ -367,27 +382,28 @@ function settled(conv: Conversation): string | null {
 }
 
 export async function send(text: string, files: TextFile[]): Promise<void> {
-  const conv = await ensureChat(text || files[0]?.name || "");
+  const conv = ensureChat(text || files[0]?.name || "");
   if (busy(conv.id)) return;
-  await ask(conv, fresh(conv, settled(conv), "user", text, files));
+  const question = fresh(conv, settled(conv), "user", text, files);
+  await ask(conv, question, question.parent);
 }
 
 export async function editAndSend(conv: Conversation, old: Message, text: string): Promise<void> {
-  if (busy(conv.id)) return;
-  await ask(conv, fresh(conv, old.parent, "user", text, old.files));
+  if (!busy(conv.id)) await ask(conv, fresh(conv, old.parent, "user", text, old.files), old.parent);
 }
 
 export async function regenerate(conv: Conversation, old: Message): Promise<void> {
-  if (busy(conv.id)) return;
-  const answer: Message = { ...fresh(conv, old.parent, "assistant", ""), status: "streaming", owner: TAB, beat: Date.now() };
-  await append(conv, [answer]);
-  await run(conv, answer.id, false);
+  if (!busy(conv.id)) await ask(conv, null, old.parent);
 }
 
 // Goes on with an answer that is not whole; one of which nothing came is asked for again.
 export async function goOn(conv: Conversation, m: Message): Promise<void> {
   if (busy(conv.id)) return;
-  await run(conv, m.id, !!(m.text || m.reasoning));
+  begin(conv.id, m.id);
+  const start = await claim(m);
+  if (start) return run(conv, start, !!(start.text || start.reasoning));
+  finish(conv.id);
+  showToast({ text: T.elsewhere });
 }
 
 export function stop(chat: string): void {

@@ -3,7 +3,7 @@ import type { Chat } from "../types";
 import * as db from "../lib/db";
 import { daysAgo } from "../lib/format";
 import { remoteHost } from "../lib/api";
-import { current, exportJson, exportMarkdown, importJson, patch, remove, rename, show, visible } from "../state/chats";
+import { current, exportJson, exportMarkdown, importJson, patch, ready, remove, rename, show, visible } from "../state/chats";
 import { activities } from "../state/generate";
 import { closeDrawer, focusComposer, searching, wide } from "../state/view";
 import { T } from "../strings";
@@ -51,7 +51,7 @@ function ItemActions({ c, rename: startRename, close }: { c: Chat; rename: () =>
   return (
     <div class="chat-actions">
       <IconButton icon="pin" label={c.pinned ? T.unpin : T.pin} pressed={c.pinned} onClick={() => {
-        void patch(c.id, { pinned: !c.pinned });
+        void patch(c.id, () => ({ pinned: !c.pinned }));
         close();
       }} />
       <IconButton icon="edit" label={T.rename} onClick={startRename} />
@@ -92,7 +92,7 @@ function List() {
   const words = searching.value.trim();
   const found = useFound(words);
   const list = visible.value.filter((c) => !words || c.title.toLowerCase().includes(words.toLowerCase()) || found?.has(c.id));
-  if (!list.length) return <p class="hint pad">{words ? T.noneFound(words) : T.noChats}</p>;
+  if (!list.length) return ready.value ? <p class="hint pad">{words ? T.noneFound(words) : T.noChats}</p> : null;
   const groups: [string, Chat[]][] = [];
   for (const c of list) {
     const g = groupOf(c);
@@ -114,6 +114,7 @@ function List() {
 
 function Foot() {
   const file = useRef<HTMLInputElement>(null);
+  void ready.value; // until then nothing is known of the storage
   return (
     <div class="foot">
       <div class="foot-row">

@@ -615,6 +615,23 @@ tests["an answer that streamed looks like the same answer read again"] = async (
   await until(async () => (await page.evaluate(() => navigator.clipboard.readText())).startsWith("def quicksort(items):\n    \"\"\""), "copied");
 };
 
+tests["an answer is busy until the last of its text is drawn"] = async (b) => {
+  const text = Array.from({ length: 60 }, (_, i) => `Paragraph ${i}.`).join("\n\n");
+  const s = await b.server({ text }, "mock");
+  const context = await b.context(s);
+  // As on a machine on which each paragraph takes longer than a frame may.
+  await context.addInitScript(() => {
+    const now = performance.now.bind(performance);
+    let more = 0;
+    performance.now = () => now() + (more += 20);
+  });
+  const page = await b.open(s, { context });
+  await send(page, "Talk");
+  await idle(page);
+  check((await last(page)).endsWith("Paragraph 59."), "all of it is there");
+  equal(await page.locator(".prose p").count(), 60, "paragraphs");
+};
+
 tests["what is still open while it streams looks sensible"] = async (b) => {
   // Each is the beginning of an answer, held there; what it must look like, and what must not be seen.
   const cases = [

@@ -60,7 +60,8 @@ export class AnswerView {
   private headings: number[] = [];
   private done = false;
 
-  constructor(private root: HTMLElement) {}
+  // `drawn` is called when all of the text that was set is in the page.
+  constructor(private root: HTMLElement, private drawn: () => void) {}
 
   set(text: string, done: boolean): void {
     text = text.replace(/\r\n?/g, "\n");
@@ -102,6 +103,7 @@ export class AnswerView {
     }
     if (this.done) this.dropOpen();
     else this.grow(list.slice(Math.max(0, last)).map((b) => b.raw).join(""));
+    this.drawn();
   }
 
   private dropOpen(): void {

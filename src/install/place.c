@@ -272,19 +272,31 @@ swl_status swl_place_walk(const char *dir, swl_status (*fn)(void *arg, const cha
     return walk(dir, "", 0, fn, arg, err);
 }
 
-static swl_status sync_parent_of(void *arg, const char *path, swl_error *err)
+static swl_status sync_dirs(const char *dir, int depth, swl_error *err)
 {
-    const char *dir = arg, *slash = strrchr(path, '/');
-    char *full = slash ? swl_asprintf("%s/%.*s", dir, (int)(slash - path), path) : NULL;
-    swl_status st = !slash ? SWL_OK : full ? swl_dir_sync(full, err) : swl_fail(err, SWL_E_NOMEM, "out of memory");
+    swl_status st = swl_dir_sync(dir, err);
+    DIR *d = st ? NULL : opendir(dir);
+    struct dirent *e;
 
-    swl_free(full);
+    if (!st && !d)
+        st = swl_fail_errno(err, dir, "cannot read %s", dir);
+    while (!st && (e = readdir(d))) {
+        struct stat sb;
+        char *sub;
+
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || depth >= DEPTH_MAX ||
+            fstatat(dirfd(d), e->d_name, &sb, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(sb.st_mode))
+            continue;
+        sub = swl_path_join(dir, e->d_name);
+        st = sub ? sync_dirs(sub, depth + 1, err) : swl_fail(err, SWL_E_NOMEM, "out of memory");
+        swl_free(sub);
+    }
+    if (d)
+        closedir(d);
     return st;
 }
 
 swl_status swl_place_sync_dirs(const char *dir, swl_error *err)
 {
-    swl_status st = swl_dir_sync(dir, err);
-
-    return st ? st : swl_place_walk(dir, sync_parent_of, (void *)dir, err);
+    return sync_dirs(dir, 0, err);
 }

@@ -18,6 +18,7 @@
 #include "format/checkpoint_parts.h"
 #include "install/place.h"
 #include "install/pull_impl.h"
+#include "install/skeleton.h"
 
 #define EVENT_SECONDS 0.1
 #define EVENT_BYTES   (UINT64_C(8) << 20)
@@ -60,10 +61,15 @@ void swl_puller_phase(swl_puller *p, swl_pull_phase phase, uint64_t done, uint64
     send_event(p, SWL_PULL_PROGRESS, NULL, NULL);
 }
 
+/* After a sync that failed the state stays as it was saved last: systems report a lost page once, and then take it for clean. */
 swl_status swl_puller_save(swl_puller *p, swl_error *err)
 {
-    swl_status st = p->gather ? p->gather(p->gather_arg, err) : SWL_OK;
+    swl_status st;
 
+    if (p->lost)
+        return swl_fail(err, SWL_E_IO, "what was written last did not reach the disk");
+    st = p->gather ? p->gather(p->gather_arg, err) : SWL_OK;
+    p->lost = st != SWL_OK;
     p->last_save = swl_seconds();
     p->unsaved = 0;
     if (st || !p->gather || !p->staged)
@@ -370,6 +376,18 @@ static void leave_stage(swl_puller *p, swl_status st)
 
 /* ---- the end ---------------------------------------------------------------------------------------------------------- */
 
+/* What a conversion read from goes, or stays without the state of its download. */
+static swl_status leave_skeleton(const swl_puller *p, swl_error *err)
+{
+    char *dir = swl_path_join(p->stage.dir, SWL_SKELETON);
+    swl_status st = dir ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory");
+
+    if (!st && swl_dir_exists(dir))
+        st = p->o->keep_source ? swl_place_remove(dir, SWL_STAGE_MARK, err) : swl_stage_remove(dir, err);
+    swl_free(dir);
+    return st;
+}
+
 swl_status swl_puller_finish(swl_puller *p, swl_error *err)
 {
     swl_status st;
@@ -378,13 +396,15 @@ swl_status swl_puller_finish(swl_puller *p, swl_error *err)
     p->state.complete = true;
     swl_free(p->state.stamp);
     p->state.stamp = NULL;
-    st = swl_state_sweep(&p->state, p->stage.dir, p->o->keep_source ? SWL_SKELETON : NULL, err);
-    if (!st)
-        st = open_check(p->stage.dir, err);
-    if (!st)
-        st = swl_state_save(&p->state, p->stage.dir, err);
+    st = open_check(p->stage.dir, err);
     if (!st)
         st = swl_place_sync_dirs(p->stage.dir, err);
+    if (!st) /* from here on a run that is ended in any way has only to be finished */
+        st = swl_state_save(&p->state, p->stage.dir, err);
+    if (!st)
+        st = leave_skeleton(p, err);
+    if (!st)
+        st = swl_state_sweep(&p->state, p->stage.dir, p->o->keep_source ? SWL_SKELETON : NULL, err);
     if (!st)
         st = swl_stage_check_target(&p->stage, err);
     if (!st)

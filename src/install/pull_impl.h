@@ -35,6 +35,7 @@ struct swl_puller {
     uint64_t told;
     double last_event, last_save;
     uint64_t unsaved; /* bytes written since */
+    bool lost;        /* a sync failed: nobody knows what reached the disk, and the next sync would not tell */
     /* Makes data durable and brings `state` up to date, for the state file; NULL: there is nothing to save. */
     swl_status (*gather)(void *arg, swl_error *err);
     void *gather_arg;

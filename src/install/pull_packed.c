@@ -16,7 +16,9 @@
 
 #define HURRY_BYTES (UINT64_C(8) << 20)
 
+typedef struct job job;
 typedef struct item {
+    job *j;
     swl_puller *p;
     const swl_entry *e;
     swl_fetch *fetch;
@@ -26,12 +28,13 @@ typedef struct item {
     int n_fetched; /* times that all of it came over */
 } item;
 
-typedef struct job {
+struct job {
     swl_puller *p;
     item *items;
     swl_fetch *fetches; /* side by side with items */
     int32_t n;
-} job;
+    bool new_entries; /* of directories, which are not durable yet */
+};
 
 static swl_status no_memory(swl_error *err)
 {
@@ -42,7 +45,10 @@ static swl_status no_memory(swl_error *err)
 
 static swl_status open_item(item *it, swl_error *err)
 {
-    return it->fd >= 0 ? SWL_OK : swl_place_open(&it->fd, it->p->dir, it->e->path, it->e->size, err);
+    if (it->fd >= 0)
+        return SWL_OK;
+    it->j->new_entries = true;
+    return swl_place_open(&it->fd, it->p->dir, it->e->path, it->e->size, err);
 }
 
 static swl_status close_item(item *it, swl_error *err)
@@ -50,6 +56,7 @@ static swl_status close_item(item *it, swl_error *err)
     swl_status st = it->fd >= 0 && it->dirty ? swl_place_sync(it->fd, it->e->path, err) : SWL_OK;
 
     it->dirty = it->dirty && st;
+    it->p->lost |= st != SWL_OK;
     swl_file_close(it->fd);
     it->fd = -1;
     return st;
@@ -88,8 +95,9 @@ static swl_status restart_item(void *arg, swl_error *err)
 static swl_status gather(void *arg, swl_error *err)
 {
     job *j = arg;
-    swl_status st = SWL_OK;
+    swl_status st = j->new_entries ? swl_place_sync_dirs(j->p->dir, err) : SWL_OK;
 
+    j->new_entries = j->new_entries && st;
     for (int32_t i = 0; i < j->n && !st; i++) {
         item *it = &j->items[i];
         swl_state_file *f;
@@ -140,6 +148,8 @@ static swl_status take_over(item *it, bool same_source, bool unreadable, swl_err
     if (f->size != size)
         return SWL_OK;
     it->seen = true;
+    if (p->state.complete) /* all but renamed, or all but removed: what is there is whole, and is hashed to be sure */
+        return swl_spans_add(&it->fetch->done, 0, size) ? SWL_OK : no_memory(err);
     it->verified = f->verified && same_content(f, it->e) && swl_spans_total(&f->done) == size;
     for (int32_t k = 0; k < f->done.n; k++)
         if (!swl_spans_add(&it->fetch->done, f->done.s[k].begin, f->done.s[k].end))
@@ -174,6 +184,7 @@ static swl_status copy_item(item *it, const char *from, swl_error *err)
     swl_status st;
 
     it->p->file = it->e->path;
+    it->j->new_entries = true;
     st = swl_place_copy(it->p->dir, it->e->path, from, it->e->size, swl_puller_bytes, it->p, err);
     if (!st && !swl_spans_add(&it->fetch->done, 0, it->e->size))
         st = no_memory(err);
@@ -365,7 +376,7 @@ static swl_status set_up(job *j, swl_error *err)
     if (!j->items || !j->fetches)
         return no_memory(err);
     for (int32_t i = 0; i < l->n; i++)
-        j->items[j->n++] = (item){.p = p, .e = &l->e[i], .fd = -1};
+        j->items[j->n++] = (item){.j = j, .p = p, .e = &l->e[i], .fd = -1};
     qsort(j->items, (size_t)j->n, sizeof *j->items, by_order);
     unreadable = !p->state.kind; /* there was none, or it could not be read */
     if (!swl_state_describe(&now, p->local ? "directory" : p->remote.source.kind == SWL_SOURCE_HUB ? "hub" : "mirror",

@@ -206,7 +206,20 @@ static swl_status open_outs(job *j, swl_error *err)
             st = swl_file_write_at(o->fd, o->name, 0, o->dense->header, o->dense->n_header, err);
         o->dirty = true;
     }
-    return st;
+    return st ? st : swl_place_sync_dirs(j->p->stage.dir, err); /* a state must not speak of a file that a crash takes away */
+}
+
+/* Whether the files that an earlier run wrote into are all there. */
+static bool outs_are_there(const job *j)
+{
+    bool all = true;
+
+    for (int32_t i = 0; i < j->n_outs && all; i++) {
+        uint64_t size = 0;
+
+        all = swl_place_has(j->p->stage.dir, j->outs[i].name, &size) && size == j->outs[i].size;
+    }
+    return all;
 }
 
 typedef struct target {
@@ -423,7 +436,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static swl_status set_up_shard(job *j, const swl_entry *e, swl_error *err)
+static swl_status set_up_shard(job *j, const swl_entry *e, bool goes_on, swl_error *err)
 {
     shard *s = &j->shards[j->n_shards];
 
@@ -440,12 +453,13 @@ static swl_status set_up_shard(job *j, const swl_entry *e, swl_error *err)
         } else if (s->n_pieces) {
             break;
         }
-    return take_over(s, err);
+    return goes_on ? take_over(s, err) : SWL_OK;
 }
 
 static swl_status set_up_shards(job *j, swl_error *err)
 {
     const swl_listing *l = &j->p->remote.files;
+    bool goes_on = outs_are_there(j);
     swl_status st = SWL_OK;
 
     j->shards = swl_calloc((size_t)l->n, sizeof *j->shards);
@@ -454,7 +468,7 @@ static swl_status set_up_shards(job *j, swl_error *err)
         return no_memory(err);
     for (int32_t i = 0; i < l->n && !st; i++)
         if (swl_skeleton_is_shard(&l->e[i]))
-            st = set_up_shard(j, &l->e[i], err);
+            st = set_up_shard(j, &l->e[i], goes_on, err);
     return st;
 }
 
@@ -560,8 +574,8 @@ static swl_status match_state(job *j, swl_error *err)
 
     if (!describe(j, &now))
         return no_memory(err);
-    if (!swl_state_same(&now, &p->state)) {
-        if (p->state.kind && !p->o->dry_run)
+    if (!swl_state_same(&now, &p->state) || p->state.complete) {
+        if (p->state.kind && !p->state.complete && !p->o->dry_run)
             swl_puller_note(p, SWL_PULL_NOTE, NULL, "what an earlier run left is of another commit or other options; it is dropped");
         if (!p->o->dry_run)
             st = swl_stage_clear(&p->stage, err);
@@ -748,19 +762,69 @@ static swl_status record_as_planned(const job *j, swl_error *err)
     return SWL_OK;
 }
 
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? !strcmp(a, b) : a == b;
+}
+
+/* Whether the stage holds the result of this very conversion, whose record says what was done and not what was asked for. */
+static bool is_of_this(const job *j, const swl_state *now)
+{
+    const swl_state *s = &j->p->state;
+
+    return same_text(now->kind, s->kind) && same_text(now->source, s->source) && same_text(now->commit, s->commit) &&
+           swl_conversion_matches(&j->p->asked, s->options) && (!j->p->o->keep_source || swl_dir_exists(j->dir));
+}
+
+/* A run that was ended between its last byte and the new name left everything: *is_done when it is all as it was written. */
+static swl_status look_for_result(job *j, const swl_state *now, bool *is_done, swl_error *err)
+{
+    swl_puller *p = j->p;
+    uint64_t total = 0;
+    swl_status st = SWL_OK;
+
+    *is_done = p->state.complete && !p->o->dry_run && p->state.n_files && is_of_this(j, now);
+    for (int32_t i = 0; i < p->state.n_files; i++)
+        total += p->state.files[i].size;
+    if (*is_done) {
+        swl_puller_phase(p, SWL_PULL_VERIFY, 0, total);
+        p->result->result_bytes = total;
+    }
+    for (int32_t i = 0; i < p->state.n_files && *is_done && !st; i++) {
+        const swl_state_file *f = &p->state.files[i];
+        swl_digest found;
+        uint64_t size = 0;
+        char *path = swl_path_join(p->stage.dir, f->path);
+
+        *is_done = swl_place_has(p->stage.dir, f->path, &size) && size == f->size && f->digest.kind;
+        if (!path)
+            st = no_memory(err);
+        else if (*is_done)
+            st = swl_digest_file(path, &f->digest.kind, &found, 1, swl_puller_bytes, p, err);
+        *is_done = *is_done && !st && swl_digest_equal(&found, &f->digest);
+        swl_free(path);
+    }
+    return st;
+}
+
 swl_status swl_pull_raw(swl_puller *p, swl_error *err)
 {
     job j = {.p = p, .dir = swl_path_join(p->stage.dir, SWL_SKELETON)};
     swl_state final = {0};
-    bool stored = false;
-    swl_status st = j.dir && describe(&j, &final) ? plan(&j, &stored, err) : no_memory(err);
+    bool stored = false, is_done = false;
+    swl_status st = j.dir && describe(&j, &final) ? look_for_result(&j, &final, &is_done, err) : no_memory(err);
 
+    if (!st && !is_done)
+        st = plan(&j, &stored, err);
     if (!st)
         judge_checks(&j);
+    if (st || is_done) {
+        swl_state_deinit(&final);
+        tear_down(&j);
+        return st;
+    }
     if (!st && !p->o->dry_run)
         st = stored ? store(&j, &final, err) : stream(&j, &final, err);
-    if (!st && !p->o->dry_run)
-        st = p->o->keep_source ? swl_place_remove(j.dir, SWL_STAGE_MARK, err) : swl_stage_remove(j.dir, err);
     if (!st && !p->o->dry_run) { /* the shards are no files of the result */
         swl_state_deinit(&p->state);
         p->state = final;

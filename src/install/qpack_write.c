@@ -228,17 +228,23 @@ static swl_status remember(swl_qpack_writer *w, const out_file *f, swl_error *er
     return w->state ? remember_for_good(w, r, err) : SWL_OK;
 }
 
+/* After a failure nothing is noted any more: systems report a lost page once, and the next sync would succeed without it. */
+static swl_status sync_out(swl_qpack_writer *w, const out_file *f, swl_error *err)
+{
+    swl_status st = w->lost ? swl_fail(err, SWL_E_IO, "what was written last did not reach the disk")
+                            : swl_place_sync(f->fd, f->path, err);
+
+    w->lost = st != SWL_OK;
+    return st;
+}
+
 /* Durable, and out of the page cache: what was just written is not what is wanted next. Accepts a failed file. */
 static swl_status out_end(out_file *f, swl_qpack_writer *w, swl_status st, swl_error *err)
 {
-    if (!st) {
-        int fd = f->fd;
-
-        if (!fsync(fd))
-            swl_file_forget(fd, 0, 0);
-        f->fd = -1;
-        st = swl_file_finish(fd, f->path, err);
-    }
+    if (!st)
+        st = sync_out(w, f, err);
+    if (!st)
+        swl_file_forget(f->fd, 0, 0);
     if (!st)
         st = remember(w, f, err);
     out_abandon(f);
@@ -378,7 +384,7 @@ static char *items_note(const swl_plan_file *pf, int32_t n)
 
 static swl_status save_items(swl_qpack_writer *w, out_file *f, const swl_plan_file *pf, int32_t n, swl_error *err)
 {
-    swl_status st = swl_place_sync(f->fd, f->path, err);
+    swl_status st = sync_out(w, f, err);
 
     return st ? st : note_progress(w, pf->name, pf->n_bytes, 0, items_note(pf, n), err);
 }
@@ -516,7 +522,7 @@ static int32_t slots_there(const swl_qpack_writer *w, const swl_plan_slots *s, c
 
 static swl_status save_slots(swl_qpack_writer *w, out_file *f, const swl_plan_slots *s, int32_t n, swl_error *err)
 {
-    swl_status st = swl_place_sync(f->fd, f->path, err);
+    swl_status st = sync_out(w, f, err);
 
     return st ? st
               : note_progress(w, f->name, s->stride * (uint64_t)w->plan->c->config.n_experts, s->stride * (uint64_t)n,

@@ -43,6 +43,7 @@ typedef struct swl_qpack_writer {
     int32_t n_files, n_files_max;
     uint64_t unsaved; /* bytes since the state was saved */
     double saved_at;
+    bool lost; /* a sync failed: what is on the disk is unknown from here on */
 } swl_qpack_writer;
 
 /* Everything. The fields above `n_done` and the callback are the caller's, the rest zeroed. */

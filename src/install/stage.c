@@ -61,13 +61,17 @@ static int open_dir(const char *path)
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* The mark goes last, so that an interrupted removal still leaves something that is recognised. */
+/* The mark goes last, on the disk too, so that an interrupted removal still leaves something that is recognised. */
 static swl_status clear(const char *path, swl_error *err)
 {
     int fd = open_dir(path);
+    swl_status st;
 
     if (fd < 0 || clear_dir(fd, SWL_STAGE_MARK, 0))
         return swl_fail_errno(err, path, "cannot clear %s", path);
+    st = swl_dir_sync(path, err);
+    if (st)
+        return st;
     fd = open_dir(path);
     if (fd < 0 || clear_dir(fd, NULL, 0))
         return swl_fail_errno(err, path, "cannot clear %s", path);
@@ -214,7 +218,7 @@ static swl_status write_mark(const swl_stage *s, const char *mark, swl_error *er
             st = swl_file_finish(fd, path, err);
     }
     swl_free(path);
-    return st;
+    return st ? st : swl_dir_sync(s->dir, err);
 }
 
 static swl_status name_paths(swl_stage *s, const char *target, swl_error *err)

@@ -127,6 +127,16 @@ static swl_status repair(verification *v, const arguments *a, const char *dir, s
     return st;
 }
 
+/* All is well: a repair that was ended before its last step may have left its folder. */
+static swl_status sweep_up(const char *dir, swl_error *err)
+{
+    swl_pull_options o;
+
+    swl_pull_options_init(&o);
+    o.target = dir;
+    return swl_repair(&o, NULL, 0, err);
+}
+
 static void forget(verification *v)
 {
     while (v->n_bad)
@@ -180,6 +190,8 @@ swl_status verify_dir(const arguments *a, const char *dir, swl_error *err)
             forget(v);
             st = run_check(v, a, dir, err);
         }
+    } else if (!st && opt_on(a, OPT_REPAIR)) {
+        st = sweep_up(dir, err);
     } else if (st == SWL_E_CORRUPT && v->n_bad) {
         st = fail(err, SWL_E_CORRUPT, "%s: %d of %d files %s bad; --repair fetches anew what is bad", dir, v->n_bad,
                   v->n_bad + v->n_good, v->n_bad == 1 ? "is" : "are");

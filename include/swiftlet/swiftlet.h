@@ -677,7 +677,8 @@ SWL_API void swl_check_options_init(swl_check_options *opt);
 SWL_API swl_status swl_check(const swl_check_options *opt, swl_error *err);
 
 /* Fetches these files of the container opt->target anew, from where its record says it came, and puts each in its place once
- * it is checked. Of a container that was converted all is made anew. opt->source is ignored. */
+ * it is checked. Of a container that was converted all is made anew. opt->source is ignored. Without paths it only removes
+ * what a repair left that was ended in the middle. */
 SWL_API swl_status swl_repair(const swl_pull_options *opt, const char *const *paths, int32_t n_paths, swl_error *err);
 
 /* ---- conversion ------------------------------------------------------------------------------------------------- */

@@ -55,19 +55,23 @@ static swl_status narrow(repair *r)
     return SWL_OK;
 }
 
-/* Every path must be one that the source has, or one of the two files that are here already. */
-static swl_status check_paths(const repair *r, swl_error *err)
+/* Either the source has it, or it is one of the two files that were fetched to find that out. */
+static bool is_known(const repair *r, const char *path)
 {
     const swl_remote *m = &r->p.remote;
 
-    for (int32_t i = 0; i < r->n_paths; i++) {
-        const char *path = r->paths[i];
-        bool known = swl_listing_find(&m->files, path) || (!strcmp(path, "manifest.json") && m->manifest) ||
-                     (!strcmp(path, "hashes.json") && m->hashes);
+    return swl_listing_find(&m->files, path) || (!strcmp(path, "manifest.json") && m->manifest) ||
+           (!strcmp(path, "hashes.json") && m->hashes);
+}
 
-        if (!known)
-            return swl_fail_at(err, SWL_E_NOT_FOUND, path, -1, "%s has no %s", m->source.name, path);
-    }
+/* A list that is bad itself may name what never was. */
+static swl_status check_paths(const repair *r, swl_error *err)
+{
+    bool list_is_bad = is_asked(r, "manifest.json") || is_asked(r, "hashes.json");
+
+    for (int32_t i = 0; i < r->n_paths && !list_is_bad; i++)
+        if (!is_known(r, r->paths[i]))
+            return swl_fail_at(err, SWL_E_NOT_FOUND, r->paths[i], -1, "%s has no %s", r->p.remote.source.name, r->paths[i]);
     return SWL_OK;
 }
 
@@ -76,26 +80,34 @@ static swl_status put_texts(const repair *r, swl_error *err)
     const swl_remote *m = &r->p.remote;
     swl_status st = SWL_OK;
 
-    if (is_asked(r, "hashes.json"))
+    if (is_asked(r, "hashes.json") && m->hashes)
         st = swl_place_put(r->dir, "hashes.json", m->hashes, m->n_hashes, err);
     if (!st && is_asked(r, "manifest.json"))
         st = swl_place_put(r->dir, "manifest.json", m->manifest, m->n_manifest, err);
     return st;
 }
 
+/* The folder of a file may be missing as well. */
+static void make_folder(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    *slash = 0;
+    mkdir(path, 0777);
+    *slash = '/';
+}
+
 static swl_status move(const repair *r, const char *path, swl_error *err)
 {
-    char *from = swl_path_join(r->dir, path), *to = swl_path_join(r->o.target, path), *slash = to ? strrchr(to, '/') : NULL;
+    char *from = swl_path_join(r->dir, path), *to = swl_path_join(r->o.target, path);
     swl_status st = SWL_OK;
 
+    if (to)
+        make_folder(to);
     if (!from || !to)
         st = no_memory(err);
     else if (rename(from, to))
         st = swl_fail_errno(err, to, "cannot put %s into its place", to);
-    if (!st) {
-        *slash = 0;
-        st = swl_dir_sync(to, err);
-    }
     swl_free(from);
     swl_free(to);
     return st;
@@ -116,7 +128,10 @@ static swl_status fetch(repair *r, swl_error *err)
     if (!st)
         st = put_texts(r, err);
     for (int32_t i = 0; i < r->n_paths && !st; i++)
-        st = move(r, r->paths[i], err);
+        if (is_known(r, r->paths[i]))
+            st = move(r, r->paths[i], err);
+    if (!st)
+        st = swl_place_sync_dirs(r->o.target, err);
     return st ? st : swl_stage_remove(r->dir, err);
 }
 
@@ -194,6 +209,11 @@ swl_status swl_repair(const swl_pull_options *opt, const char *const *paths, int
     err = err ? err : &local;
     r.o.on_plan = NULL;
     r.dir = swl_path_join(opt->target, FOLDER);
+    if (r.dir && !n_paths) { /* nothing but what a repair that was ended left */
+        st = swl_dir_exists(r.dir) ? swl_stage_remove(r.dir, err) : SWL_OK;
+        swl_free(r.dir);
+        return st;
+    }
     st = r.dir ? swl_state_load(&r.record, opt->target, NULL) : no_memory(err);
     if (r.dir && st)
         st = swl_fail_at(err, SWL_E_NOT_FOUND, opt->target, -1, "%s has no record of where it came from", opt->target);

@@ -64,6 +64,10 @@ swl_status swl_fail_errno(swl_error *err, const char *file, const char *fmt, ...
     swl_status code = e == ENOENT ? SWL_E_NOT_FOUND : e == ENOSPC ? SWL_E_BUDGET : e == ENOMEM ? SWL_E_NOMEM : SWL_E_IO;
     va_list ap;
 
+#ifdef EDQUOT
+    code = e == EDQUOT ? SWL_E_BUDGET : code;
+#endif
+
     va_start(ap, fmt);
     fail(err, code, e, file, -1, fmt, ap);
     va_end(ap);

@@ -204,7 +204,7 @@ static swl_think think_level(const char *name)
 static void fill(swl_server_options *o, serving *s)
 {
     const arguments *a = s->a;
-    const char *hurry = getenv("SWIFTLET_TEST_HURRY"); /* shorter clocks, for the tests of this server */
+    const char *hurry = getenv("SWIFTLET_TEST_HURRY"), *pulse = getenv("SWIFTLET_TEST_PULSE"); /* for the tests of this server */
 
     swl_server_options_init(o);
     o->host = opt_text(a, OPT_HOST);
@@ -228,6 +228,7 @@ static void fill(swl_server_options *o, serving *s)
     o->grace_ms = (int32_t)(a->values[OPT_GRACE].real * 1000);
     o->log_prompts = opt_on(a, OPT_LOG_PROMPTS);
     o->hurry = hurry ? atof(hurry) : 1;
+    o->pulse = pulse ? atof(pulse) : 1;
     o->load = on_load;
     o->unload = on_unload;
     o->ready = on_ready;

@@ -555,9 +555,9 @@ static bool tells_place(const srv_job *j, double now)
            now - j->submitted > QUEUE_SECONDS && now - j->last_progress > QUEUE_SECONDS;
 }
 
-static void tick_one(srv_job *j, double now, double hurry)
+static void tick_one(srv_job *j, double now, double pulse)
 {
-    double silent = (now - j->last_write) * hurry;
+    double silent = (now - j->last_write) * pulse;
     double limit = j->ask.heartbeat_ms > 0 ? 1e-3 * j->ask.heartbeat_ms : HEARTBEAT_SECONDS;
 
     if (!j->conn || !j->admitted)
@@ -581,8 +581,8 @@ static void tick_one(srv_job *j, double now, double hurry)
 
 void srv_jobs_tick(srv_server *s, double now)
 {
-    double hurry = s->opt.hurry > 0 ? s->opt.hurry : 1;
+    double pulse = s->opt.pulse > 0 ? s->opt.pulse : 1;
 
     for (srv_job *j = s->jobs; j; j = j->next)
-        tick_one(j, now, hurry);
+        tick_one(j, now, pulse);
 }

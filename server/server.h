@@ -44,7 +44,7 @@ typedef struct swl_server_options {
     uint64_t max_body;          /* bytes, inflated */
     int32_t grace_ms;           /* for running answers when asked to end */
     bool log_prompts;
-    double hurry;               /* for tests: time limits and heartbeats are so many times shorter; 0: 1 */
+    double hurry, pulse;        /* for tests: time limits are, and signs of life come so many times sooner; 0: 1 */
     /* Opens the model; called once, by the thread that will compute. What it opened is `unload`'s to close, which is called
      * after everything else has ended. */
     swl_status (*load)(void *arg, swl_server_model *out, swl_error *err);

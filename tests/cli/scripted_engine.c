@@ -10,10 +10,14 @@
  *   SCRIPT_JSON       what is answered where the answer has to be JSON (default "{}")
  *   SCRIPT_DELAY_MS   before every token of an answer         SCRIPT_PROMPT_MS   before every 16 tokens of a prompt
  *   SCRIPT_CREATE_MS  how long it takes to make a request     SCRIPT_WORDS       a token is a word with the space before
+ *   SCRIPT_HOLD       file; while it is there nothing happens at SCRIPT_HOLD_AT: no prompt is read on (0, the default), no
+ *                     pass ends that would bring this token of an answer (1 is the first), no request is made (-1).
+ *                     A pass of which all requests are cancelled ends all the same
  *   SCRIPT_FAIL_AT    after so many tokens the request fails with a read error
  *   SCRIPT_ENGINE     status that swl_engine_open fails with
  *   SCRIPT_READY      file that is written when the fourth pass begins: the script is in the middle of its work
  *   SCRIPT_REQUESTS   file that receives what every request was made with, a JSON object on a line
+ *   SCRIPT_STARTS     file that receives a line with the prompt of every request when the engine takes it up
  *
  * A prompt reads "[role]content" for each message, a token a byte; what of it an earlier prompt began with counts as
  * cached. Token t has the log probability -(t % 8) / 8; the likeliest are 32, 33, ... with -0.5, -1, ...
@@ -27,6 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <swiftlet/swiftlet.h>
 
@@ -102,6 +107,14 @@ static void sleep_ms(long ms)
     struct timespec t = {ms / 1000, ms % 1000 * 1000000};
 
     nanosleep(&t, NULL);
+}
+
+/* Is there something to wait for at this place? */
+static bool holds(int32_t at)
+{
+    const char *path = getenv("SCRIPT_HOLD");
+
+    return path && atoi(script("SCRIPT_HOLD_AT", "0")) == at && !access(path, F_OK);
 }
 
 /* ---- engine ---- */
@@ -475,6 +488,8 @@ swl_status swl_request_create(swl_request **out, swl_engine *e, const swl_reques
         return failed(err, SWL_E_NOMEM, "out of memory");
     sleep_ms(atol(script("SCRIPT_CREATE_MS", "0")));
     log_request(opt);
+    while (holds(-1))
+        sleep_ms(1);
     r->engine = e;
     r->o = *opt;
     make_prompt(r, opt, &n_assistant);
@@ -594,6 +609,17 @@ static int32_t n_common(const swl_request *r, const char *other)
     return n;
 }
 
+static void log_start(const swl_request *r)
+{
+    const char *path = getenv("SCRIPT_STARTS");
+    FILE *f = path ? fopen(path, "a") : NULL;
+
+    if (!f)
+        return;
+    fprintf(f, "%s\n", r->text);
+    fclose(f);
+}
+
 static void start(swl_request *r)
 {
     swl_engine *e = r->engine;
@@ -612,6 +638,7 @@ static void start(swl_request *r)
     e->remembered[e->n_prompts++ % N_REMEMBERED] = strdup(r->text);
     r->n_done = ev.n_done = r->usage.n_cached;
     deliver(r, &ev);
+    log_start(r);
 }
 
 static void token_event(swl_request *r, int32_t id, bool prompt, bool first, bool reasoning)
@@ -702,6 +729,17 @@ static void say_ready(void)
     }
 }
 
+static bool is_held(swl_request **running, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const swl_request *r = running[i];
+
+        if (r->started && !r->cancelled && holds(r->n_done < r->n_prompt ? 0 : r->usage.n_generated + 1))
+            return true;
+    }
+    return false;
+}
+
 /* A pass takes time, unless all that take part in it are cancelled. */
 static void pass_time(swl_request **running, int32_t n)
 {
@@ -712,7 +750,7 @@ static void pass_time(swl_request **running, int32_t n)
         slow |= running[i]->started && running[i]->n_done < running[i]->n_prompt;
     end += 1e-3 * (double)atol(script(slow ? "SCRIPT_PROMPT_MS" : "SCRIPT_DELAY_MS", "0"));
     say_ready();
-    while (now() < end) {
+    while (now() < end || is_held(running, n)) {
         int32_t n_left = 0;
 
         for (int32_t i = 0; i < n; i++)

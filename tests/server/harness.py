@@ -12,6 +12,7 @@ import unittest
 
 PROGRAM = None
 JSON = "Content-Type: application/json\r\n"
+PATIENCE = 60.0  # seconds for what has to happen at all: only a test that fails takes so long, on whatever machine
 
 
 def environment(**more):
@@ -67,8 +68,8 @@ class Connection:
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.connect(server.path)
         else:
-            self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=30)
-        self.socket.settimeout(30)
+            self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+        self.socket.settimeout(PATIENCE)
         self.rest = b""
         self.host = server.host
 
@@ -145,7 +146,7 @@ class Connection:
             pass
         return Answer(status, headers, self.rest)
 
-    def closed(self, seconds=5):
+    def closed(self, seconds=PATIENCE):
         """Has the other side ended the connection, without a word more?"""
         self.socket.settimeout(seconds)
         try:
@@ -162,23 +163,29 @@ class Connection:
 
 
 class Server:
-    """swiftlet serve on the script in the environment."""
+    """swiftlet serve on the script in the environment. With `hold` the script stands still at that place, at once and until
+    release(): what a test sees then does not depend on how long things take."""
 
-    def __init__(self, *options, model=None, program=None, host="127.0.0.1", **script):
+    def __init__(self, *options, model=None, program=None, hold=None, **script):
         self.folder = tempfile.TemporaryDirectory(prefix="swiftlet-server-")
         model = model or os.path.join(self.folder.name, "tiny.qpack")
         os.makedirs(model, exist_ok=True)
         self.requests = os.path.join(self.folder.name, "requests")
+        self.starts = os.path.join(self.folder.name, "starts")
+        self.gate = os.path.join(self.folder.name, "hold")
+        if hold is not None:
+            script.update(SCRIPT_HOLD=self.gate, SCRIPT_HOLD_AT=hold)
+            self.hold()
         self.log = open(os.path.join(self.folder.name, "log"), "w+b")
         self.path = options[options.index("--host") + 1][5:] if "--host" in options and options[
             options.index("--host") + 1].startswith("unix:") else None
-        env = environment(SCRIPT_REQUESTS=self.requests, **{k: str(v) for k, v in script.items()})
+        env = environment(SCRIPT_REQUESTS=self.requests, SCRIPT_STARTS=self.starts, **{k: str(v) for k, v in script.items()})
         self.process = subprocess.Popen([program or PROGRAM, "serve", model, "--port", "0", "-v", *options], stdout=subprocess.PIPE,
                                         stderr=self.log, env=env)
         self.first_line = self.process.stdout.readline().decode()
         self.connections = []
         if not self.first_line.startswith("listening on "):
-            self.process.wait(10)
+            self.process.wait(PATIENCE)
             said = self.stderr()
             self.stop()
             raise AssertionError("no server: %r %s" % (self.first_line, said))
@@ -192,6 +199,12 @@ class Server:
     def __exit__(self, *_):
         self.stop()
 
+    def hold(self):
+        open(self.gate, "w").close()
+
+    def release(self):
+        os.remove(self.gate)
+
     def stderr(self):
         self.log.flush()
         with open(self.log.name, "rb") as f:
@@ -200,7 +213,7 @@ class Server:
     def stop(self, number=signal.SIGKILL):
         if self.process.poll() is None:
             self.process.send_signal(number)
-        rc = self.process.wait(30)
+        rc = self.process.wait(PATIENCE)
         for c in self.connections:
             c.socket.close()
         self.process.stdout.close()
@@ -231,6 +244,28 @@ class Server:
         with open(self.requests) as f:
             return json.loads(f.read().splitlines()[-1])
 
+    def n_asked(self):
+        """How many requests were made, or are being made."""
+        if not os.path.exists(self.requests):
+            return 0
+        with open(self.requests) as f:
+            return f.read().count("\n")
+
+    def started(self):
+        """The prompts in the order in which the engine took them up."""
+        if not os.path.exists(self.starts):
+            return []
+        with open(self.starts) as f:
+            return f.read().splitlines()
+
+    def is_gone(self):
+        """Is nobody let in any more?"""
+        try:
+            Connection(self).socket.close()
+        except OSError:
+            return True
+        return False
+
     def metric(self, name):
         for line in self.get("/metrics").body.decode().splitlines():
             if line.startswith("swiftlet_" + name + " "):
@@ -238,7 +273,7 @@ class Server:
         raise AssertionError("no metric " + name)
 
 
-def wait_until(condition, seconds=10):
+def wait_until(condition, seconds=PATIENCE):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

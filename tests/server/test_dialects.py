@@ -324,7 +324,7 @@ class ChatAnswer(Shared):
             self.assertIsNone(server.chat().json["choices"][0]["logprobs"])
 
     def test_progress(self):
-        with Server(SCRIPT_PROMPT_MS=30) as server:
+        with Server(SCRIPT_PROMPT_MS=60) as server:
             events = server.chat("x" * 300, stream=True, return_progress=True).events()
             progress = [e["prompt_progress"] for e in events if e != "[DONE]" and "prompt_progress" in e]
             self.assertGreater(len(progress), 2)
@@ -333,7 +333,7 @@ class ChatAnswer(Shared):
                 self.assertEqual(set(p), {"total", "processed", "cached", "cache", "time_ms"})
 
     def test_figures_with_every_piece(self):
-        with Server(SCRIPT_DELAY_MS=30) as server:
+        with Server(SCRIPT_DELAY_MS=30, SCRIPT_TEXT="word " * 10) as server:
             events = server.chat(stream=True, timings_per_token=True).events()[1:-1]
             counts = [e["timings"]["predicted_n"] for e in events if "timings" in e]
             self.assertEqual(counts, sorted(counts))

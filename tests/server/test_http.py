@@ -6,6 +6,7 @@ usage: test_http.py PROGRAM     (the program built with scripted.c)
 import gzip
 import json
 import os
+import select
 import socket
 import stat
 import time
@@ -418,27 +419,24 @@ class Places(unittest.TestCase):
 
 
 class Clocks(Shared):
-    """Time limits, twenty times shorter."""
-    script = {"SWIFTLET_TEST_HURRY": 20}
+    """Time limits, ten times shorter: a second for a head, six between bytes."""
+    script = {"SWIFTLET_TEST_HURRY": 10}
 
     def test_a_slow_head_is_given_up(self):
         with self.server.connect() as c:
             c.send("GET /health HTTP/1.1\r\nHost:")
             begin = time.monotonic()
             self.assertEqual(c.answer().status, 408)
-            self.assertGreater(time.monotonic() - begin, 0.3)
+            self.assertGreater(time.monotonic() - begin, 0.6)
             self.assertTrue(c.closed())
 
     def test_drops_do_not_keep_a_head_alive(self):
         with self.server.connect() as c:
-            begin = time.monotonic()
-            try:
-                for byte in "GET /health HTTP/1.1\r\nX: " + "a" * 100:
-                    c.send(byte)
-                    time.sleep(0.05)
-            except OSError:
-                pass
-            self.assertLess(time.monotonic() - begin, 5)
+            for byte in "GET /health HTTP/1.1\r\nX: " + "a" * 1000:
+                c.send(byte)
+                if select.select([c.socket], [], [], 0.05)[0]:
+                    break
+            self.assertEqual(c.answer().status, 408)
 
     def test_a_body_that_stops_is_given_up(self):
         with self.server.connect() as c:
@@ -447,11 +445,11 @@ class Clocks(Shared):
 
     def test_idle_connections_end(self):
         with self.server.connect() as c:
-            self.assertTrue(c.closed(3))
+            self.assertTrue(c.closed())
         with self.server.connect() as c:
             c.request("GET", "/health")
-            c.answer()
-            self.assertTrue(c.closed(8))
+            self.assertEqual(c.answer().status, 200)
+            self.assertTrue(c.closed())
 
 
 class Crowd(unittest.TestCase):
@@ -464,18 +462,17 @@ class Crowd(unittest.TestCase):
                 self.assertEqual(c.answer().status, 200)
                 idle.append(c)
             self.assertEqual(server.get("/health").status, 200)
-            self.assertTrue(idle[0].closed(1))
+            self.assertTrue(idle[0].closed())
             for c in idle:
                 c.socket.close()
 
     def test_more_than_64_that_work_are_refused(self):
-        with Server("--queue", "100", SCRIPT_DELAY_MS=2000) as server:
+        with Server("--queue", "100", hold=0) as server:
             busy = []
             for _ in range(64):
                 c = server.connect()
                 c.request("POST", CHAT, BODY)
                 busy.append(c)
-            time.sleep(1)
             self.assertEqual(server.get("/health").status, 503)
             busy.pop().socket.close()
             harness.wait_until(lambda: server.get("/health").status == 200)

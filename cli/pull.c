@@ -398,41 +398,123 @@ void pulling_free(pulling *p)
     free(p->revision);
 }
 
+/* A stretch of what was typed. */
+typedef struct words {
+    const char *at;
+    int n;
+} words;
+
+static bool ends_in(words w, const char *tail)
+{
+    size_t k = strlen(tail);
+
+    return (size_t)w.n > k && !strncasecmp(w.at + w.n - k, tail, k);
+}
+
+/* What stands behind the last slash. */
+static words last_of(words w)
+{
+    int i = w.n;
+
+    while (i > 0 && w.at[i - 1] != '/')
+        i--;
+    return (words){w.at + i, w.n - i};
+}
+
+/* "Model-Q4_K_M" of "q4/Model-Q4_K_M-00001-of-00002.gguf". */
+static words stem_of(words file)
+{
+    static const char parts[] = "-00001-of-00002";
+    words w = last_of(file);
+    int no, count, n = 0, k = (int)sizeof parts - 1;
+
+    w.n -= 5;
+    if (w.n > k && sscanf(w.at + w.n - k, "-%5d-of-%5d%n", &no, &count, &n) == 2 && n == k)
+        w.n -= k;
+    return w;
+}
+
+/* A source taken apart as far as its name goes. */
+typedef struct parts {
+    words org, name; /* org: of a repository */
+    words file;      /* behind the colon of a repository, or a GGUF file elsewhere */
+} parts;
+
+static parts repository_parts(const char *text)
+{
+    size_t n = strcspn(text, "@:"), colon = strcspn(text, ":");
+    const char *tree = strstr(text, "/tree/"), *slash = strchr(text, '/');
+    parts p = {{text, slash ? (int)(slash - text) : 0}, {slash ? slash + 1 : text, 0}, {NULL, 0}};
+
+    if (tree && (size_t)(tree - text) < n)
+        n = (size_t)(tree - text);
+    while (n && text[n - 1] == '/')
+        n--;
+    p.name.n = (int)(text + n - p.name.at);
+    if (text[colon])
+        p.file = (words){text + colon + 1, (int)strlen(text + colon + 1)};
+    return p;
+}
+
+/* A page of the hub: of a repository, or of a file in it. */
+static parts page_parts(const char *page)
+{
+    words all = {page, (int)strcspn(page, "?")};
+    const char *slash = strchr(page, '/'), *more = slash ? strchr(slash + 1, '/') : NULL;
+    parts p = repository_parts(page);
+
+    if (more && ends_in(all, ".gguf")) {
+        p.name.n = (int)(more - p.name.at);
+        p.file = all;
+    }
+    return p;
+}
+
+static parts place_parts(const char *text)
+{
+    words w = {text, (int)strcspn(text, "?")};
+    parts p = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
+
+    while (w.n && w.at[w.n - 1] == '/')
+        w.n--;
+    p.name = last_of(w);
+    if (ends_in(w, ".gguf"))
+        p.file = w;
+    return p;
+}
+
+static parts parts_of(const char *source)
+{
+    static const char hub[] = "https://huggingface.co/";
+    const char *name = !strncmp(source, "hf://", 5) ? source + 5 : source;
+
+    if (!strncmp(name, hub, sizeof hub - 1))
+        return page_parts(name + sizeof hub - 1);
+    if (!strstr(name, "://") && *name != '/' && *name != '.' && strchr(name, '/') && access(name, F_OK))
+        return repository_parts(name);
+    return place_parts(name);
+}
+
 swl_status pulling_default_target(char dst[PLACE_PATH_MAX], const char *source, swl_error *err)
 {
-    const char *name = !strncmp(source, "hf://", 5) ? source + 5 : source;
-    bool repository = !strstr(name, "://") && *name != '/' && *name != '.' && strchr(name, '/');
-    size_t n = repository ? strcspn(name, "@") : strlen(name);
+    parts p = parts_of(source);
+    words tag = {"", 0};
     char folder[512];
-    const char *tree = strstr(name, "/tree/");
+    int n;
 
-    if (tree)
-        n = (size_t)(tree - name);
-    while (n && name[n - 1] == '/')
-        n--;
-    if (!strncmp(name, "https://huggingface.co/", 23)) {
-        name += 23;
-        n -= 23;
-        repository = true;
+    if (p.file.n && ends_in(p.file, ".gguf")) {
+        p.name = stem_of(p.file);
+    } else if (p.file.n) { /* a quantisation */
+        tag = p.file;
+        p.name.n -= ends_in(p.name, "-gguf") ? 5 : 0;
     }
-    if (!repository)
-        for (size_t i = n; i-- > 0;)
-            if (name[i] == '/') {
-                n -= i + 1;
-                name += i + 1;
-                break;
-            }
-    if (!n || n > 400)
+    if (p.name.n <= 0 || p.org.n + p.name.n + tag.n > 400)
         return fail(err, SWL_E_ARG, "%s gives no name for a folder; choose one with --local-dir", source);
-    for (size_t i = 0, k = 0; i <= n; i++) {
-        folder[k++] = i < n ? name[i] : 0;
-        if (i < n && name[i] == '/') {
-            folder[k - 1] = '-';
-            folder[k++] = '-';
-        }
-    }
-    n = strlen(folder);
-    if (n < 6 || strcmp(folder + n - 6, ".qpack"))
+    n = snprintf(folder, sizeof folder, "%.*s%s%.*s%s%.*s", p.org.n, p.org.at, p.org.n ? "--" : "", p.name.n, p.name.at,
+                 tag.n ? "-" : "", tag.n, tag.at);
+    for (int i = 0; i < n; i++)
+        folder[i] = folder[i] == '/' ? '-' : folder[i];
+    if (!ends_in((words){folder, n}, ".qpack"))
         strcat(folder, ".qpack");
     return place_path(dst, PLACE_MODELS, folder, err);
 }

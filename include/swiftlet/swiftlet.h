@@ -557,7 +557,7 @@ SWL_API swl_status swl_verify(swl_model *m, const char *reference, double tolera
 
 /*
  * swl_pull brings a model from a hub, a mirror or a directory into a .qpack: containers are copied, MLX and Hugging Face
- * checkpoints are converted while they arrive, without being stored. What is there when it stops, for whatever reason,
+ * checkpoints are converted while they arrive, without being stored; GGUF files are stored first. What is there when it stops, for whatever reason,
  * stays in NAME.qpack.partial, and the next call goes on from it. The target appears under its name complete and checked.
  */
 
@@ -579,7 +579,7 @@ typedef struct swl_pull_file {
 typedef struct swl_pull_plan {
     const char *source;        /* "org/name", a URL, a directory */
     const char *commit;        /* NULL when the source has none */
-    const char *kind;          /* "qpack", "mlx", "hf" */
+    const char *kind;          /* "qpack", "mlx", "hf", "gguf" */
     const char *target;
     const swl_pull_file *files;/* [n_files] */
     int32_t n_files;
@@ -605,7 +605,8 @@ typedef struct swl_pull_event {
 } swl_pull_event;
 
 typedef struct swl_pull_options {
-    const char *source;        /* "org/name", "hf://org/name@rev", "https://host/path/", or a directory */
+    const char *source;        /* "org/name", "hf://org/name@rev", "org/name:FILE.gguf", "https://host/path/" or ".../FILE.gguf",
+                                * or a directory or GGUF file */
     const char *target;        /* NAME.qpack */
     const char *revision;      /* branch, tag or commit; NULL: "main" */
     const char *endpoint;      /* of the hub; NULL: https://huggingface.co */

@@ -486,8 +486,7 @@ static swl_status read_part(swl_gguf *g, char *path, swl_error *err)
     return st;
 }
 
-/* "-00002-of-00003.gguf" at the end of a path: its place, or NULL. */
-static const char *part_suffix(const char *path, int *no, int *count)
+const char *swl_gguf_part_suffix(const char *path, int *no, int *count)
 {
     size_t n = strlen(path), tail = strlen("-00001-of-00001.gguf");
     const char *p = n > tail ? path + n - tail : NULL;
@@ -569,6 +568,7 @@ static swl_status open_whole(swl_gguf *g, const char *path, swl_error *err)
     return st;
 }
 
+/* Sorts and gives, or closes. */
 static swl_status give(swl_gguf **out, swl_gguf *g, swl_status st, swl_error *err)
 {
     if (!st)
@@ -584,7 +584,7 @@ swl_status swl_gguf_open(swl_gguf **out, const char *path, swl_error *err)
 {
     swl_gguf *g = swl_calloc(1, sizeof *g);
     int no, count;
-    const char *suffix = part_suffix(path, &no, &count);
+    const char *suffix = swl_gguf_part_suffix(path, &no, &count);
 
     *out = NULL;
     if (!g)
@@ -593,7 +593,7 @@ swl_status swl_gguf_open(swl_gguf **out, const char *path, swl_error *err)
 }
 
 swl_status swl_gguf_parse(swl_gguf **out, const void *bytes, uint64_t n_bytes, uint64_t file_size, const char *path,
-                          swl_error *err)
+                          bool *more, swl_error *err)
 {
     swl_gguf *g = swl_calloc(1, sizeof *g);
     cursor c = {.n = n_bytes, .file_size = file_size, .path = path, .err = err};
@@ -610,6 +610,8 @@ swl_status swl_gguf_parse(swl_gguf **out, const void *bytes, uint64_t n_bytes, u
         c.bytes = g->header;
         st = take_header(&c, g, 0);
     }
+    if (more)
+        *more = st && c.cut;
     return give(out, g, st, err);
 }
 

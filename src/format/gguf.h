@@ -49,9 +49,12 @@ swl_status swl_gguf_open(swl_gguf **out, const char *path, swl_error *err);
 void swl_gguf_close(swl_gguf *g);
 
 /* One file's header from memory: the first n_bytes of a file of file_size bytes. Nothing can be read through the set.
- * A split file is taken by itself. */
+ * A split file is taken by itself. *more (may be NULL): it failed because the header goes on behind n_bytes. */
 swl_status swl_gguf_parse(swl_gguf **out, const void *bytes, uint64_t n_bytes, uint64_t file_size, const char *path,
-                          swl_error *err);
+                          bool *more, swl_error *err);
+
+/* "-00002-of-00003.gguf" at the end of a path: its place, with no 2 and count 3; NULL: it is no part of several. */
+const char *swl_gguf_part_suffix(const char *path, int *no, int *count);
 
 int32_t swl_gguf_count(const swl_gguf *g);
 const swl_gguf_tensor *swl_gguf_at(const swl_gguf *g, int32_t i);          /* sorted by name */

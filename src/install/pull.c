@@ -134,7 +134,7 @@ swl_status swl_puller_show_plan(swl_puller *p, swl_pull_plan *plan, swl_error *e
     if (plan->disk_needed)
         plan->disk_needed += margin > MARGIN_BYTES ? margin : MARGIN_BYTES;
     plan->disk_free = swl_place_free(p->stage.dir);
-    plan->source = p->remote.source.name;
+    plan->source = swl_source_label(&p->remote.source);
     plan->commit = p->remote.commit;
     plan->target = p->o->target;
     p->result->result_bytes = plan->result_bytes;
@@ -267,7 +267,9 @@ static swl_status open_check(const char *dir, swl_error *err)
 
 static bool same_name(const swl_puller *p, const swl_state *s)
 {
-    return s->source && p->remote.source.name && !strcmp(s->source, p->remote.source.name);
+    const char *label = swl_source_label(&p->remote.source);
+
+    return s->source && label && !strcmp(s->source, label);
 }
 
 /* *already: the target is complete and of this source. An error when it is in the way. */
@@ -304,7 +306,8 @@ static swl_status look_at_target(swl_puller *p, bool *already, swl_error *err)
         if (same)
             return swl_fail_at(err, SWL_E_ARG, p->o->target, -1,
                                "%s holds %s of %s; --replace exchanges it once the new one is complete", p->o->target,
-                               same_commit ? "a conversion with other options" : "another commit", p->remote.source.name);
+                               same_commit ? "a conversion with other options" : "another commit",
+                               swl_source_label(&p->remote.source));
     }
     return swl_fail_at(err, SWL_E_ARG, p->o->target, -1,
                        "%s exists already and is of another source; it is kept unless --replace is given", p->o->target);
@@ -471,6 +474,21 @@ static char *cached_snapshot(const swl_puller *p, const swl_source *s)
     return dir;
 }
 
+/* The same, or the GGUF file in it that is meant. */
+static char *cached_source(const swl_puller *p, const swl_source *s)
+{
+    char *dir = cached_snapshot(p, s), *path = dir && s->file ? swl_path_join(dir, s->file) : NULL;
+
+    if (!s->file)
+        return dir;
+    swl_free(dir);
+    if (path && !swl_file_exists(path)) {
+        swl_free(path);
+        path = NULL;
+    }
+    return path;
+}
+
 /* Without a connection: the target as it is, or the hub's cache. */
 static swl_status go_offline(swl_puller *p, swl_source *s, bool *already, swl_error *err)
 {
@@ -482,10 +500,10 @@ static swl_status go_offline(swl_puller *p, swl_source *s, bool *already, swl_er
     st = look_at_target(p, already, err);
     if (st || *already)
         return st;
-    dir = p->remote.source.kind == SWL_SOURCE_HUB ? cached_snapshot(p, &p->remote.source) : NULL;
+    dir = p->remote.source.kind == SWL_SOURCE_HUB ? cached_source(p, &p->remote.source) : NULL;
     if (!dir)
         return swl_fail(err, SWL_E_NOT_FOUND, "%s is neither installed as %s nor in a cache, and --offline forbids asking for it",
-                        p->remote.source.name, p->o->target);
+                        swl_source_label(&p->remote.source), p->o->target);
     p->local = dir;
     return SWL_OK;
 }

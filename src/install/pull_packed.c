@@ -163,7 +163,7 @@ static char *find_cached(const swl_puller *p, const swl_entry *e)
     const swl_source *s = &p->remote.source;
     char *slash = s->name ? strchr(s->name, '/') : NULL, *path = NULL;
 
-    if (p->dir != p->stage.dir || s->kind != SWL_SOURCE_HUB || !slash || !e->digest[0].kind)
+    if (s->kind != SWL_SOURCE_HUB || !slash || !e->digest[0].kind)
         return NULL;
     for (int32_t i = 0; i < p->o->n_cache_roots && !path; i++) {
         uint64_t size = 0;
@@ -380,7 +380,7 @@ static swl_status set_up(job *j, swl_error *err)
     qsort(j->items, (size_t)j->n, sizeof *j->items, by_order);
     unreadable = !p->state.kind; /* there was none, or it could not be read */
     if (!swl_state_describe(&now, p->local ? "directory" : p->remote.source.kind == SWL_SOURCE_HUB ? "hub" : "mirror",
-                            p->remote.source.name, p->remote.commit,
+                            swl_source_label(&p->remote.source), p->remote.commit,
                             p->remote.source.kind == SWL_SOURCE_HUB ? p->remote.source.endpoint : NULL,
                             json_pack("{s:s}", "container", "copied")))
         st = no_memory(err);

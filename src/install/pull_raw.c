@@ -542,7 +542,7 @@ static bool on_written(void *arg, uint64_t done, uint64_t total)
 static swl_status write_rest(job *j, swl_state *state, bool placed, swl_error *err)
 {
     swl_puller *p = j->p;
-    swl_qpack_source source = {.id = p->remote.source.name, .commit = p->remote.commit};
+    swl_qpack_source source = {.id = (char *)swl_source_label(&p->remote.source), .commit = p->remote.commit};
     swl_qpack_writer w = {.plan = &j->plan, .dir = p->stage.dir, .source = &source, .state = state, .placed = placed,
                           .on_progress = on_written, .arg = p, .cv = {.st = j->c->dense}};
     swl_status st;
@@ -561,7 +561,7 @@ static bool describe(const job *j, swl_state *s)
     const swl_source *src = &j->p->remote.source;
     bool hub = src->kind == SWL_SOURCE_HUB;
 
-    return swl_state_describe(s, hub ? "hub" : "mirror", src->name, j->p->remote.commit, hub ? src->endpoint : NULL,
+    return swl_state_describe(s, hub ? "hub" : "mirror", swl_source_label(src), j->p->remote.commit, hub ? src->endpoint : NULL,
                               swl_conversion_record(&j->p->asked, SWL_CHECKPOINT_GGUF));
 }
 
@@ -604,12 +604,17 @@ static uint64_t bytes_done(const swl_state *s, const swl_entry *e)
     return f && f->size == e->size ? swl_spans_total(&f->done) : 0;
 }
 
+static const char *kind_name(swl_checkpoint_kind k)
+{
+    return k == SWL_CHECKPOINT_GGUF ? "gguf" : k == SWL_CHECKPOINT_MLX ? "mlx" : "hf";
+}
+
 static swl_status show_plan(job *j, bool stored, swl_error *err)
 {
     swl_puller *p = j->p;
     const swl_listing *l = &p->remote.files;
     swl_state in_store = {0};
-    swl_pull_plan plan = {.kind = j->c->kind == SWL_CHECKPOINT_MLX ? "mlx" : "hf", .n_files = l->n};
+    swl_pull_plan plan = {.kind = kind_name(j->c->kind), .n_files = l->n};
     swl_pull_file *files = swl_calloc((size_t)l->n + 1, sizeof *files);
     char(*digests)[SWL_DIGEST_TEXT] = swl_calloc((size_t)l->n + 1, SWL_DIGEST_TEXT);
     swl_status st = files && digests ? SWL_OK : no_memory(err);
@@ -623,7 +628,7 @@ static swl_status show_plan(job *j, bool stored, swl_error *err)
         if (e->digest[0].kind)
             swl_digest_print(&e->digest[0], digests[i]);
         files[i] = (swl_pull_file){e->path, e->size, have, digests[i],
-                                   !swl_skeleton_is_shard(e) ? SWL_PULL_FRESH : SWL_PULL_CONVERTED};
+                                   !swl_skeleton_is_big(e) ? SWL_PULL_FRESH : SWL_PULL_CONVERTED};
         plan.bytes_total += e->size;
         plan.bytes_left += e->size - have;
     }
@@ -710,11 +715,15 @@ static swl_status plan(job *j, bool *stored, swl_error *err)
     swl_puller *p = j->p;
     bool apart = true;
     swl_status st = match_state(j, err);
+    char *path = p->remote.gguf ? swl_path_join(j->dir, p->remote.gguf) : swl_strdup(j->dir);
 
+    if (!path)
+        st = no_memory(err);
     if (!st)
         st = swl_skeleton_make(p, j->dir, err);
     if (!st)
-        st = swl_open_source(&j->c, j->dir, p->asked.exact_scales, err);
+        st = swl_open_source(&j->c, path, p->asked.exact_scales, err);
+    swl_free(path);
     if (!st)
         st = swl_plan_make(&j->plan, j->c, p->asked.rule, err);
     j->planned = !st;

@@ -3,6 +3,7 @@
  *
  *   hub      pin (branch -> commit), list (all pages), manifest.json if listed, hashes.json if listed
  *   mirror   manifest.json, hashes.json, sizes of files that only hashes.json names, small files that nobody names
+ *   GGUF     pin and list, or the size of the file that the URL names
  */
 #include "install/remote.h"
 
@@ -12,7 +13,9 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "format/gguf.h"
 #include "format/safetensors_index.h"
+#include "install/gguf_pick.h"
 
 #define PAGES_MAX          100
 #define SMALL_BYTES_MAX    (UINT64_C(64) << 20)
@@ -397,7 +400,7 @@ static swl_status open_container(const context *c, bool hub)
     return st ? st : swl_listing_finish(&r->files, r->source.name, c->err);
 }
 
-/* ---- safetensors ----------------------------------------------------------------------------------------------------- */
+/* ---- what it is ------------------------------------------------------------------------------------------------------- */
 
 /* Some other program's manifest is no reason to refuse a checkpoint. */
 static bool is_container_manifest(const char *text, size_t n)
@@ -417,6 +420,14 @@ static bool is_container_manifest(const char *text, size_t n)
 static bool is_shard_name(const char *path)
 {
     return swl_glob("model*.safetensors", path) && !strchr(path, '/');
+}
+
+static bool has_shards(const swl_listing *l)
+{
+    for (int32_t i = 0; i < l->n; i++)
+        if (is_shard_name(l->e[i].path) || !strcmp(l->e[i].path, SWL_ST_INDEX_NAME))
+            return true;
+    return false;
 }
 
 /* Adds the shards of an index. */
@@ -442,6 +453,61 @@ static swl_status take_indexed(const context *c, char *text, size_t n, bool hub)
     return st;
 }
 
+/* ---- GGUF ------------------------------------------------------------------------------------------------------------ */
+
+/* The file, or all parts of the model that it is the first of. */
+static swl_status take_parts(const context *c, const char *first, int n_parts, bool hub)
+{
+    swl_remote *r = c->r;
+    swl_status st = SWL_OK;
+
+    for (int i = 0; i < n_parts && !st; i++) {
+        char *name = swl_gguf_part_name(first, i, n_parts);
+
+        if (!name)
+            return no_memory(c->err);
+        st = hub ? take(c, swl_listing_find(&r->all, name)) : probe(c, name, true);
+        if (!i)
+            r->gguf = name;
+        else
+            swl_free(name);
+    }
+    if (!st)
+        st = swl_source_set_file(&r->source, r->gguf, c->err);
+    if (!st)
+        st = probe_unknown(c);
+    return st ? st : swl_listing_finish(&r->files, r->source.name, c->err);
+}
+
+static swl_status open_gguf_hub(const context *c)
+{
+    const swl_remote *r = c->r;
+    const char *first = NULL;
+    int n_parts = 1;
+    swl_status st = swl_gguf_pick(&r->all, r->source.name, r->source.file, &first, &n_parts, c->err);
+
+    return st ? st : take_parts(c, first, n_parts, true);
+}
+
+static swl_status open_gguf_mirror(const context *c)
+{
+    int no, n_parts = 1;
+
+    if (!swl_gguf_part_suffix(c->r->source.file, &no, &n_parts))
+        n_parts = 1;
+    return take_parts(c, c->r->source.file, n_parts, false);
+}
+
+static bool has_gguf(const swl_listing *l)
+{
+    for (int32_t i = 0; i < l->n; i++)
+        if (swl_gguf_is_name(l->e[i].path))
+            return true;
+    return false;
+}
+
+/* ---- safetensors ----------------------------------------------------------------------------------------------------- */
+
 static swl_status nothing_here(const context *c)
 {
     char found[400] = "";
@@ -450,7 +516,7 @@ static swl_status nothing_here(const context *c)
     for (int32_t i = 0; i < c->r->all.n && at < sizeof found - 60; i++)
         at += (size_t)snprintf(found + at, sizeof found - at, "%s%.40s", i ? ", " : "", c->r->all.e[i].path);
     return swl_fail(c->err, SWL_E_UNSUPPORTED,
-                    "%s holds neither a container (manifest.json) nor safetensors with a config.json; found: %s",
+                    "%s holds neither a container (manifest.json) nor safetensors with a config.json nor GGUF files; found: %s",
                     c->r->source.name, c->r->all.n ? found : "nothing");
 }
 
@@ -463,6 +529,8 @@ static swl_status open_raw_hub(const context *c)
     int32_t before;
     swl_status st;
 
+    if (!has_shards(&r->all) && has_gguf(&r->all))
+        return open_gguf_hub(c);
     if (!swl_listing_find(&r->all, "config.json"))
         return nothing_here(c);
     st = take_named(c, swl_companions);
@@ -565,6 +633,8 @@ static swl_status open_hub(const context *c)
         st = set_bases(c);
     if (!st)
         st = list(c);
+    if (!st && r->source.file)
+        return open_gguf_hub(c);
     if (!st && swl_listing_find(&r->all, "manifest.json"))
         st = get_file(c, "manifest.json", MANIFEST_BYTES_MAX, true, &r->manifest, &r->n_manifest);
     if (!st && r->manifest && is_container_manifest(r->manifest, r->n_manifest))
@@ -577,6 +647,8 @@ static swl_status open_mirror(const context *c)
     swl_remote *r = c->r;
     swl_status st = set_bases(c);
 
+    if (!st && r->source.file)
+        return open_gguf_mirror(c);
     if (!st)
         st = get_file(c, "manifest.json", MANIFEST_BYTES_MAX, false, &r->manifest, &r->n_manifest);
     if (!st && r->manifest && is_container_manifest(r->manifest, r->n_manifest))
@@ -609,6 +681,7 @@ void swl_remote_close(swl_remote *r)
     swl_free(r->page);
     swl_free(r->manifest);
     swl_free(r->hashes);
+    swl_free(r->gguf);
     for (int32_t i = 0; i < r->n_bases; i++)
         swl_free(r->bases[i].url);
     swl_free(r->bases);

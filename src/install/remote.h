@@ -16,7 +16,8 @@ typedef struct swl_remote {
     char *page;                /* of the repository */
     swl_listing all;           /* of a hub */
     swl_listing files;         /* to be taken */
-    bool packed;               /* else safetensors */
+    bool packed;               /* else a checkpoint: */
+    char *gguf;                /* path of its file, or its first part; NULL: safetensors */
     bool hashed;               /* hashes.json was there */
     char *manifest, *hashes;   /* the texts; NULL when absent */
     size_t n_manifest, n_hashes;

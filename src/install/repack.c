@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #if defined(_WIN32)
@@ -17,6 +18,7 @@
 #endif
 #include "base/status.h"
 #include "install/conversion.h"
+#include "install/gguf_pick.h"
 #include "install/open_source.h"
 #include "install/place.h"
 #include "install/qpack_write.h"
@@ -59,26 +61,29 @@ static swl_status check_apart(const char *source, const swl_repack_options *opt,
 /* ---- what the source is called ------------------------------------------------------------------------------------
  */
 
-/* ".../models--ORG--NAME/snapshots/COMMIT" of a hub cache gives ORG/NAME and COMMIT. */
+/* ".../models--ORG--NAME/snapshots/COMMIT" of a hub cache gives ORG/NAME and COMMIT, and a file in it ORG/NAME:FILE. */
 static bool name_hub(swl_qpack_source *s, const char *path)
 {
-    const char *commit = strrchr(path, '/'), *snapshots = commit, *models, *dash;
-    static const char dir[] = "/snapshots", prefix[] = "/models--";
-    size_t n_dir = sizeof dir - 1, n_prefix = sizeof prefix - 1;
+    static const char dir[] = "/snapshots/", prefix[] = "/models--";
+    const char *snapshots = strstr(path, dir), *models = snapshots, *dash, *commit, *file;
+    size_t n_prefix = sizeof prefix - 1, n_commit;
 
-    if (!commit || (size_t)(commit - path) < n_dir || strncmp(snapshots -= n_dir, dir, n_dir))
+    if (!snapshots)
         return false;
-    models = snapshots;
     while (models > path && *--models != '/')
         ;
-    if (strncmp(models, prefix, n_prefix))
+    commit = snapshots + sizeof dir - 1;
+    n_commit = strcspn(commit, "/");
+    file = commit[n_commit] ? commit + n_commit + 1 : "";
+    if (strncmp(models, prefix, n_prefix) || !n_commit || (*file && !swl_gguf_is_name(file)))
         return false;
     models += n_prefix;
     dash = strstr(models, "--");
     if (!dash || dash > snapshots)
         return false;
-    s->id = swl_asprintf("%.*s/%.*s", (int)(dash - models), models, (int)(snapshots - dash - 2), dash + 2);
-    s->commit = swl_strdup(commit + 1);
+    s->id = swl_asprintf("%.*s/%.*s%s%s", (int)(dash - models), models, (int)(snapshots - dash - 2), dash + 2,
+                         *file ? ":" : "", file);
+    s->commit = swl_strndup(commit, n_commit);
     return true;
 }
 
@@ -252,6 +257,34 @@ static swl_status convert(const swl_repack_options *opt, const swl_checkpoint *c
     return st;
 }
 
+static swl_status without_links(char **out, const char *path, swl_error *err)
+{
+    char *real = realpath(path, NULL);
+
+    *out = real ? swl_strdup(real) : NULL;
+    if (!real)
+        return swl_fail_errno(err, path, "cannot open the source %s", path);
+    free(real);
+    return *out ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory for the source's name");
+}
+
+/* A directory without links on the way; of a file the one that it lies in, since a cache keeps files under other names. */
+static swl_status real_place(char **out, const char *path, swl_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir, *real = NULL;
+    swl_status st;
+
+    if (swl_dir_exists(path) || !swl_file_exists(path))
+        return without_links(out, path, err);
+    dir = slash ? swl_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : swl_strdup(".");
+    st = dir ? without_links(&real, dir, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for the source's name");
+    *out = real ? swl_asprintf("%s/%s", strcmp(real, "/") ? real : "", slash ? slash + 1 : path) : NULL;
+    swl_free(real);
+    swl_free(dir);
+    return st || *out ? st : swl_fail(err, SWL_E_NOMEM, "out of memory for the source's name");
+}
+
 swl_status swl_repack(const swl_repack_options *opt, swl_error *err)
 {
     swl_checkpoint *c = NULL;
@@ -259,8 +292,8 @@ swl_status swl_repack(const swl_repack_options *opt, swl_error *err)
     swl_status st = check_options(opt, err);
     char *path = NULL;
 
-    if (!st && !(path = realpath(opt->source, NULL)))
-        st = swl_fail_errno(err, opt->source, "cannot open the source %s", opt->source);
+    if (!st)
+        st = real_place(&path, opt->source, err);
     if (!st)
         st = check_apart(path, opt, err);
     if (!st)
@@ -274,6 +307,6 @@ swl_status swl_repack(const swl_repack_options *opt, swl_error *err)
     swl_checkpoint_close(c);
     swl_free(source.id);
     swl_free(source.commit);
-    free(path);
+    swl_free(path);
     return st;
 }

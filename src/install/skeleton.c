@@ -9,11 +9,15 @@
 #if defined(_WIN32)
 #include "base/os_win.h"
 #endif
+#include "format/gguf.h"
 #include "format/safetensors_header.h"
+#include "install/gguf_pick.h"
 #include "install/place.h"
 
 #define SMALL_BYTES_MAX (UINT64_C(64) << 20)
 #define NORM_BYTES_MAX  (UINT64_C(1) << 20)
+#define GGUF_BYTES      (UINT64_C(4) << 20) /* of a GGUF file at first */
+#define GGUF_BYTES_MAX  (UINT64_C(512) << 20)
 
 typedef struct bone {
     swl_puller *p;
@@ -36,6 +40,11 @@ bool swl_skeleton_is_shard(const swl_entry *e)
     return n > 12 && !strcmp(e->path + n - 12, ".safetensors");
 }
 
+bool swl_skeleton_is_big(const swl_entry *e)
+{
+    return swl_skeleton_is_shard(e) || swl_gguf_is_name(e->path);
+}
+
 static swl_status write_bone(void *arg, uint64_t at, const uint8_t *data, size_t n, swl_error *err)
 {
     bone *b = arg;
@@ -55,9 +64,8 @@ static swl_status open_bones(bones *s, swl_error *err)
         return swl_fail(err, SWL_E_NOMEM, "out of memory for the list of files");
     for (int32_t i = 0; i < l->n && !st; i++) {
         const swl_entry *e = &l->e[i];
-        bool shard = swl_skeleton_is_shard(e);
 
-        if (!shard && e->size > SMALL_BYTES_MAX)
+        if (!swl_skeleton_is_big(e) && e->size > SMALL_BYTES_MAX)
             st = swl_fail_at(err, SWL_E_CORRUPT, e->path, -1, "%s is too large for what it is", e->path);
         s->b[s->n] = (bone){.p = s->p, .e = e, .fd = -1};
         s->f[s->n] = (swl_fetch){.path = e->path, .size = e->size, .write = write_bone, .arg = &s->b[s->n], .base = -1};
@@ -80,7 +88,16 @@ static swl_status no_memory(swl_error *err)
     return swl_fail(err, SWL_E_NOMEM, "out of memory for a header");
 }
 
-/* Round one: small files, and the first eight bytes of shards. */
+/* Of a GGUF file, once so many pieces of its header are there. */
+static uint64_t gguf_bytes(const swl_fetch *f, int n_pieces)
+{
+    uint64_t n = GGUF_BYTES << 2 * n_pieces;
+
+    n = n < GGUF_BYTES_MAX ? n : GGUF_BYTES_MAX;
+    return n < f->size ? n : f->size;
+}
+
+/* Round one: small files, and the first eight bytes of shards, or more of GGUF files. */
 static swl_status fetch_words(bones *s, swl_error *err)
 {
     for (int32_t i = 0; i < s->n; i++)
@@ -90,8 +107,50 @@ static swl_status fetch_words(bones *s, swl_error *err)
                                    s->f[i].path);
             if (!only(&s->f[i], 0, SWL_ST_LENGTH_BYTES))
                 return no_memory(err);
+        } else if (swl_gguf_is_name(s->f[i].path) && !only(&s->f[i], 0, gguf_bytes(&s->f[i], 0))) {
+            return no_memory(err);
         }
     return swl_transfer_run(&s->p->t, s->f, s->n, err);
+}
+
+/* Whether n bytes are less than a GGUF file's header. What is wrong with it is said when the file is opened. */
+static swl_status look_at_gguf(const bone *b, uint64_t n, bool *more, swl_error *err)
+{
+    uint8_t *bytes = swl_calloc(n, 1);
+    swl_gguf *g = NULL;
+    swl_status st = bytes ? swl_file_read_at(b->fd, b->e->path, 0, bytes, n, err) : no_memory(err);
+
+    *more = false;
+    if (!st)
+        swl_gguf_parse(&g, bytes, n, b->e->size, b->e->path, more, NULL);
+    swl_gguf_close(g);
+    swl_free(bytes);
+    return st;
+}
+
+/* Nothing says how long a header of GGUF is: it comes in growing pieces until it is whole. */
+static swl_status fetch_gguf_headers(bones *s, swl_error *err)
+{
+    bool again = true;
+    swl_status st = SWL_OK;
+
+    for (int round = 0; again && !st; round++) {
+        again = false;
+        for (int32_t i = 0; i < s->n && !st; i++) {
+            uint64_t have = gguf_bytes(&s->f[i], round), want = gguf_bytes(&s->f[i], round + 1);
+            bool more = false;
+
+            if (!swl_gguf_is_name(s->f[i].path) || have == want)
+                continue;
+            st = look_at_gguf(&s->b[i], have, &more, err);
+            if (!st && !only(&s->f[i], more ? have : s->f[i].size, more ? want : s->f[i].size))
+                st = no_memory(err);
+            again |= more;
+        }
+        if (again && !st)
+            st = swl_transfer_run(&s->p->t, s->f, s->n, err);
+    }
+    return st;
 }
 
 static swl_status fetch_headers(bones *s, swl_error *err)
@@ -163,7 +222,7 @@ static swl_status check_small(bones *s, swl_error *err)
         swl_digest found;
         char *path;
 
-        if (swl_skeleton_is_shard(e) || !e->digest[0].kind)
+        if (swl_skeleton_is_big(e) || !e->digest[0].kind)
             continue;
         path = swl_path_join(s->dir, e->path);
         st = path ? swl_digest_file(path, &e->digest[0].kind, &found, 1, NULL, NULL, err) : no_memory(err);
@@ -188,9 +247,11 @@ swl_status swl_skeleton_make(swl_puller *p, const char *dir, swl_error *err)
         st = fetch_words(&s, err);
     if (!st)
         st = check_small(&s, err);
-    if (!st)
+    if (!st && p->remote.gguf)
+        st = fetch_gguf_headers(&s, err);
+    if (!st && !p->remote.gguf)
         st = fetch_headers(&s, err);
-    if (!st)
+    if (!st && !p->remote.gguf)
         st = fetch_norms(&s, err);
     for (int32_t i = 0; i < s.n; i++) {
         swl_file_close(s.b[i].fd);

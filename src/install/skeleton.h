@@ -9,6 +9,8 @@
 #include "install/pull_impl.h"
 
 bool swl_skeleton_is_shard(const swl_entry *e);
+/* A shard, or a GGUF file. */
+bool swl_skeleton_is_big(const swl_entry *e);
 /* Makes it in `dir`, which exists or not. Small files are checked against their digests. */
 swl_status swl_skeleton_make(swl_puller *p, const char *dir, swl_error *err);
 

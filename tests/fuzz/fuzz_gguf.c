@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         swl_error err = {0};
         swl_gguf *g;
 
-        if (swl_gguf_parse(&g, data, size, size + behind[i], "input", &err)) {
+        if (swl_gguf_parse(&g, data, size, size + behind[i], "input", NULL, &err)) {
             CHECK(!g && err.code && err.message[0]);
             continue;
         }

@@ -109,6 +109,10 @@ def q4_k_m(name):
     return T.Q4_K
 
 
+def q8_or_f16(name):
+    return T.F16 if name == "output.weight" else T.Q8_0
+
+
 # name, case (None: the big model), types, more for gguf_files.write
 FILES = [
     ("f32", "golden-q35-moe", one(T.F32), {"draft": True}),

@@ -20,9 +20,12 @@ import sys
 import tempfile
 import time
 
+import numpy as np
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import check_formats  # noqa: E402
+import check_gguf  # noqa: E402
 import fake_hub  # noqa: E402
 from fake_hub import Hub, read_dir  # noqa: E402
 
@@ -130,8 +133,8 @@ def raw(case="q35moe-a"):
     return read_dir(os.path.join(CASES, case))
 
 
-def converted(files, *options):
-    """What a conversion of these files from a hub's cache gives."""
+def converted(files, *options, source=""):
+    """What a conversion of these files from a hub's cache, or of a file of it, gives."""
     with Room() as r:
         snapshot = os.path.join(r.dir, "models--org--name", "snapshots", fake_hub.COMMIT)
         for name, data in files.items():
@@ -139,7 +142,7 @@ def converted(files, *options):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as f:
                 f.write(data)
-        subprocess.run([PROGRAM, "repack", snapshot, "--output", r.out, "-q", *options], check=True)
+        subprocess.run([PROGRAM, "repack", os.path.join(snapshot, source), "--output", r.out, "-q", *options], check=True)
         return tree(r.out)
 
 
@@ -333,6 +336,110 @@ def an_fp8_original_is_converted_as_from_disk():
         must(hub.n_sent < sent + all_bytes - 200000, "sent anew", hub.n_sent - sent, "of", all_bytes)
 
 
+_ggufs = {}
+
+
+def gguf_file(split=0):
+    """A model of four layers in a GGUF file, or in parts of so many tensors: names and bytes."""
+    if split not in _ggufs:
+        c, W = check_gguf.big_model(np.random.default_rng(3))
+        with tempfile.TemporaryDirectory() as d:
+            check_gguf.gf.write(os.path.join(d, "Big-Q8_0.gguf"), c, W, check_gguf.q8_or_f16, np.random.default_rng(4), split=split)
+            _ggufs[split] = read_dir(d)
+    return dict(_ggufs[split])
+
+
+@check
+def a_gguf_file_comes_from_a_hub():
+    files, other = gguf_file(), {"Big-Q4_0.gguf": b"GGUF" + bytes(100), "mmproj-F16.gguf": b"GGUF", "README.md": b"text",
+                                 "config.json": b"{}"}
+    want = converted(files, source="Big-Q8_0.gguf")
+    with Hub({**files, **other}, no_range_400=True) as hub, Room() as r:
+        plan = plan_of(r, hub, source="org/name:Big-Q8_0.gguf")
+        same("plan", (plan["kind"], [f["path"] for f in plan["files"]], plan["bytes_total"]),
+             ("gguf", ["Big-Q8_0.gguf"], len(files["Big-Q8_0.gguf"])))
+        must(plan["disk_needed"] >= plan["bytes_total"] + plan["result_bytes"], plan)
+        r.run(hub, source="org/name:Big-Q8_0.gguf")
+        r.complete(want)
+        for name in "org/name:Big-Q8_0.gguf", "hf://org/name@main:Big-Q8_0.gguf", "org/name:q8_0", hub.url + "/org/name/blob/main/Big-Q8_0.gguf", \
+                hub.url + "/org/name/resolve/main/Big-Q8_0.gguf?download=true":
+            must("already installed" in r.run(hub, source=name)[2], "not known as", name)
+        err = r.run(hub, expect=2)[2]
+        must("Big-Q8_0.gguf (0.0 GB)" in err and "Big-Q4_0.gguf" in err and "mmproj" not in err, err)
+        must("Big-Q8_0.gguf" in r.run(hub, source="org/name:Q5_K_M", expect=3)[2])
+        r.run(hub, source="org/name:../x.gguf", expect=2)
+        r.run(hub, "--replace", source="org/name:Big-Q4_0.gguf", expect=6)
+        r.complete(want)
+        spoil(r, "packed_experts/layer_01.bin")
+        swiftlet(r, hub, "verify", r.out, "--repair", "--yes", *QUICK)
+        r.complete(want)
+    with Hub({**files, "README.md": b"text"}) as hub, Room() as r, Room() as mirror, Room() as cached:
+        r.run(hub)  # the only one
+        r.complete(want)
+        mirror.run(hub, source=hub.mirror + "Big-Q8_0.gguf")
+        same("bytes of a mirror's", tree(mirror.out)["model.safetensors"], want["model.safetensors"])
+        mirror.run(hub, "--replace", source=hub.mirror + "Big-Q9.gguf", expect=3)
+        fill_cache(cached, files)
+        cached.run(hub, "--offline", source="org/name:Big-Q8_0.gguf")
+        cached.complete(want)
+        n = len(hub.requests)
+        cached.run(hub, "--keep-source", "--replace", "--scales", "f32", source="org/name:Big-Q8_0.gguf")
+        must(sum(x[0] == "cdn" for x in hub.requests[n:]) <= 2, "fetched what the cache has")
+
+
+@check
+def a_gguf_file_in_parts_comes_whole():
+    files = {"q8/" + n: d for n, d in gguf_file(20).items()}
+    names = sorted(files)
+    must(len(names) > 2, names)
+    want = converted(files, source=names[0])
+    for asked in names[0], names[-1], "Q8_0":
+        with Hub(files) as hub, Room() as r:
+            r.run(hub, source="org/name:" + asked)
+            r.complete(want)
+    with Hub({n: files[n] for n in names[:-1]}) as hub, Room() as r:
+        must(names[-1] in r.run(hub, source="org/name:" + names[0], expect=3)[2])
+    with Hub({os.path.basename(n): d for n, d in files.items()}) as hub, Room() as r:
+        r.run(hub, source=hub.mirror + os.path.basename(names[1]))
+        same("bytes of a mirror's", tree(r.out)["model.safetensors"], want["model.safetensors"])
+
+
+@check
+def a_gguf_file_that_breaks_off_goes_on():
+    files = gguf_file()
+    name, = files
+    want = converted(files, source=name)
+    for switches in dict(cut=300000, expire=2), dict(flip={name: (900000, 3)}), dict(ignore_range=True):
+        with Hub(files, **switches) as hub, Room() as r:
+            r.run(hub, "--part-size", "256K", source="org/name:" + name)
+            r.complete(want)
+    with Hub(files, flip={name: (900000, 1 << 30)}) as hub, Room() as r:
+        must("came twice" in r.run(hub, source="org/name:" + name, expect=3)[2])
+        r.nothing()
+    with Hub(files, slow=3000000) as hub, Room() as r:
+        p = r.start(hub, "--part-size", "256K", source="org/name:" + name)
+        wait_for(lambda: hub.n_sent > len(files[name]) + 1500000)  # the header, which here is all of it, and then the bytes
+        p.send_signal(signal.SIGKILL)
+        p.communicate()
+        hub.slow = 0
+        plan = plan_of(r, hub, source="org/name:" + name)
+        must(0 < plan["bytes_left"] < plan["bytes_total"], "bytes left after a kill", plan["bytes_left"])
+        r.run(hub, source="org/name:" + name)
+        r.complete(want)
+
+
+@check
+def models_are_called_after_their_gguf_files():
+    names = {"org/name:x/Big-Q4_K_M-00001-of-00003.gguf": "org--Big-Q4_K_M.qpack", "org/Big-GGUF:Q4_K_M": "org--Big-Q4_K_M.qpack",
+             "hf://org/name@v1:Big.gguf": "org--Big.qpack", "https://huggingface.co/org/name/blob/main/a/Big.GGUF": "org--Big.qpack",
+             "https://huggingface.co/org/name": "org--name.qpack", "org/name@v1": "org--name.qpack", "/nowhere/Big.gguf": "Big.qpack",
+             "https://host.invalid/a/Big.gguf": "Big.qpack", "https://host.invalid/a/b/": "b.qpack"}
+    with Room() as r:
+        for source, name in names.items():
+            err = swiftlet(r, None, "pull", source, "--offline", expect=None)[1]
+            must(name in err or "no directory" in err, source, "gives", err)
+
+
 @check
 def the_source_is_kept_when_asked():
     for files in raw("q35moe-a-mlx4"), fp8_files()[0]:
@@ -406,7 +513,7 @@ def what_is_missing_is_named():
     with Hub(packed()) as hub, Room() as r:
         must("repository org/none" in r.run(hub, source="org/none", expect=3)[2])
         must("revision gone" in r.run(hub, "--revision", "gone", expect=3)[2])
-    with Hub({"readme.txt": b"x", "model.gguf": b"GGUF"}) as hub, Room() as r:
+    with Hub({"readme.txt": b"x", "model.bin": b"x"}) as hub, Room() as r:
         must("readme.txt" in r.run(hub, expect=6)[2])
 
 
@@ -859,7 +966,7 @@ def offline_opens_no_socket():
 def swiftlet(r, hub, *arguments, expect=0, **more):
     p = subprocess.run([PROGRAM, *arguments], env=r.environment(hub, **more), stdin=subprocess.DEVNULL, capture_output=True,
                        timeout=60)
-    must(p.returncode == expect, arguments, "exit", p.returncode, p.stderr.decode(), p.stdout.decode())
+    must(expect is None or p.returncode == expect, arguments, "exit", p.returncode, p.stderr.decode(), p.stdout.decode())
     return p.stdout.decode(), p.stderr.decode()
 
 

@@ -209,7 +209,7 @@ static swl_status parse(const bytes *x, uint64_t n_data, swl_error *err)
 {
     uint64_t size = (x->n + 31) / 32 * 32 + n_data;
     swl_gguf *g = NULL;
-    swl_status st = swl_gguf_parse(&g, x->b, x->n, n_data ? size : x->n, "x.gguf", err);
+    swl_status st = swl_gguf_parse(&g, x->b, x->n, n_data ? size : x->n, "x.gguf", NULL, err);
 
     assert_true(!st == (g != NULL));
     swl_gguf_close(g);
@@ -359,7 +359,7 @@ static void unknown_types_are_kept_without_a_size(void **state)
     put_tensor(&x, "t", 1, 7, 0, 1000, 0);
     for (int i = 0; i < 8; i++)
         put(&x, 0, 8);
-    assert_int_equal(swl_gguf_parse(&g, x.b, x.n, x.n, "x.gguf", NULL), SWL_OK);
+    assert_int_equal(swl_gguf_parse(&g, x.b, x.n, x.n, "x.gguf", NULL, NULL), SWL_OK);
     assert_null(swl_gguf_at(g, 0)->type);
     assert_int_equal(swl_gguf_at(g, 0)->type_id, 1000);
     assert_int_equal(swl_gguf_at(g, 0)->size, 0);
@@ -377,13 +377,13 @@ static void cut_files_and_lack_of_memory_are_clean(void **state)
 
     (void)state;
     assert_int_equal(swl_file_load(&data, &n, FIXTURES "whole.gguf", 1 << 20, NULL), SWL_OK);
-    assert_int_equal(swl_gguf_parse(&g, data, n, n, "x.gguf", NULL), SWL_OK);
+    assert_int_equal(swl_gguf_parse(&g, data, n, n, "x.gguf", NULL, NULL), SWL_OK);
     header = n;
     for (int32_t i = 0; i < 3; i++)
         header = swl_gguf_at(g, i)->offset < header ? swl_gguf_at(g, i)->offset : header;
     swl_gguf_close(g);
     for (size_t k = 0; k < header; k++)
-        assert_true(swl_gguf_parse(&g, data, k, k, "x.gguf", &err) && !g);
+        assert_true(swl_gguf_parse(&g, data, k, k, "x.gguf", NULL, &err) && !g);
     for (int64_t i = 0; st; i++) {
         swl_mem_fail_after(i, false);
         st = swl_gguf_open(&g, FIXTURES "split-00001-of-00003.gguf", &err);

@@ -21,14 +21,22 @@
 #define STACK_BYTES (2u << 20)
 #define SPIN_ROUNDS 4000 /* about 20 to 100 microseconds of pause instructions */
 
+/* What a worker has taken and not begun, -1: nothing. */
+typedef struct claim {
+    _Atomic int32_t index;
+    char pad[60];
+} claim;
+
 struct swl_threads {
     int32_t n;
+    claim *claims;               /* [n] */
     pthread_t *threads;          /* [n - 1] */
     pthread_mutex_t turn;        /* held by the caller of a loop */
     pthread_mutex_t lock;        /* guards the two conditions */
     pthread_cond_t work, done;
 
-    void (*fn)(void *, int32_t, int32_t);
+    void (*fn)(void *, int32_t, int32_t); /* one of these two */
+    void (*fn_ahead)(void *, int32_t, int32_t, int32_t);
     void *arg;
     int32_t n_index;
     bool quit;
@@ -57,12 +65,44 @@ static void pause_cpu(void)
 #endif
 }
 
+static int32_t next_index(swl_threads *t)
+{
+    int32_t i = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed);
+
+    return i < t->n_index ? i : -1;
+}
+
+static int32_t take_claim(swl_threads *t, int32_t id)
+{
+    return atomic_exchange_explicit(&t->claims[id].index, -1, memory_order_relaxed);
+}
+
+/* Each worker takes its next index before it runs the one that it has. In the end, who has none takes what others have
+ * and have not begun, so that taking early costs no balance. */
+static void take_ahead(swl_threads *t, int32_t id)
+{
+    int32_t i = next_index(t), next, k;
+
+    while (i >= 0) {
+        next = next_index(t);
+        atomic_store_explicit(&t->claims[id].index, next, memory_order_relaxed);
+        t->fn_ahead(t->arg, i, next, id);
+        i = take_claim(t, id);
+    }
+    for (k = 0; k < t->n; k++)
+        if ((i = take_claim(t, k)) >= 0)
+            t->fn_ahead(t->arg, i, -1, id);
+}
+
 static void take_indexes(swl_threads *t, int32_t id)
 {
     int32_t i;
 
-    while ((i = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed)) < t->n_index)
-        t->fn(t->arg, i, id);
+    if (t->fn_ahead)
+        take_ahead(t, id);
+    else
+        while ((i = next_index(t)) >= 0)
+            t->fn(t->arg, i, id);
 }
 
 /* Returns the new generation. */
@@ -126,11 +166,24 @@ static void wait_until_done(swl_threads *t)
         pause_cpu();
     }
     pthread_mutex_lock(&t->lock);
-    atomic_exchange(&t->caller_sleeping, true); /* an exchange: the load of busy must not pass it, in emulators either */
+    atomic_exchange(&t->caller_sleeping,
+                    true); /* an exchange: the load of busy must not pass it, in emulators either */
     while (atomic_load(&t->busy))
         pthread_cond_wait(&t->done, &t->lock);
     atomic_store(&t->caller_sleeping, false);
     pthread_mutex_unlock(&t->lock);
+}
+
+/* The caller holds the turn and has set the function. */
+static void run_team(swl_threads *t, int32_t n, void *arg)
+{
+    t->arg = arg;
+    t->n_index = n;
+    atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->busy, t->n - 1, memory_order_relaxed);
+    publish(t);
+    take_indexes(t, 0);
+    wait_until_done(t);
 }
 
 void swl_threads_run(swl_threads *t, int32_t n, void (*fn)(void *, int32_t, int32_t), void *arg)
@@ -145,13 +198,25 @@ void swl_threads_run(swl_threads *t, int32_t n, void (*fn)(void *, int32_t, int3
             fn(arg, i, 0);
     } else {
         t->fn = fn;
-        t->arg = arg;
-        t->n_index = n;
-        atomic_store_explicit(&t->next, 0, memory_order_relaxed);
-        atomic_store_explicit(&t->busy, t->n - 1, memory_order_relaxed);
-        publish(t);
-        take_indexes(t, 0);
-        wait_until_done(t);
+        t->fn_ahead = NULL;
+        run_team(t, n, arg);
+    }
+    pthread_mutex_unlock(&t->turn);
+}
+
+void swl_threads_run_ahead(swl_threads *t, int32_t n, void (*fn)(void *, int32_t, int32_t, int32_t), void *arg)
+{
+    int32_t i;
+
+    if (n <= 0)
+        return;
+    pthread_mutex_lock(&t->turn);
+    if (t->n == 1 || n == 1) {
+        for (i = 0; i < n; i++)
+            fn(arg, i, i + 1 < n ? i + 1 : -1, 0);
+    } else {
+        t->fn_ahead = fn;
+        run_team(t, n, arg);
     }
     pthread_mutex_unlock(&t->turn);
 }
@@ -176,6 +241,7 @@ void swl_threads_free(swl_threads *t)
     pthread_mutex_destroy(&t->lock);
     pthread_mutex_destroy(&t->turn);
     swl_free(t->threads);
+    swl_free(t->claims);
     swl_free(t);
 }
 
@@ -211,10 +277,15 @@ swl_status swl_threads_create(swl_threads **out, int32_t n, swl_error *err)
         swl_free(t);
         return swl_fail(err, SWL_E_ARG, "threads: %d threads asked for, expected 1 to 1024", n);
     }
-    if (!t || !(t->threads = swl_calloc((size_t)n, sizeof *t->threads))) {
+    if (!t || !(t->threads = swl_calloc((size_t)n, sizeof *t->threads)) ||
+        !(t->claims = swl_calloc((size_t)n, sizeof *t->claims))) {
+        if (t)
+            swl_free(t->threads);
         swl_free(t);
         return swl_fail(err, SWL_E_NOMEM, "threads: out of memory");
     }
+    for (i = 0; i < n; i++)
+        t->claims[i].index = -1;
     pthread_mutex_init(&t->turn, NULL);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->work, NULL);

@@ -45,6 +45,52 @@ static void every_index_runs_once(void **state)
     }
 }
 
+typedef struct ahead_run {
+    _Atomic int seen[N];
+    int32_t n, workers;
+    _Atomic int wrong;
+} ahead_run;
+
+static void count_ahead(void *arg, int32_t i, int32_t next, int32_t worker)
+{
+    ahead_run *r = arg;
+
+    (void)worker;
+    if (next < -1 || next >= r->n || (next >= 0 && next <= i))
+        r->wrong++;
+    if (r->workers == 1 && next != (i + 1 < r->n ? i + 1 : -1))
+        r->wrong++;
+    atomic_fetch_add(&r->seen[i], 1);
+    if (i % 100 == 3)
+        usleep(200); /* the others run out of work meanwhile */
+}
+
+static void next_index_is_known_early(void **state)
+{
+    static const int32_t sizes[] = {1, 2, 3, 8}, counts[] = {1, 2, 3, 9, 104, N};
+    static ahead_run r;
+    size_t s, c;
+    int i;
+
+    (void)state;
+    for (s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        swl_threads *t;
+
+        assert_int_equal(swl_threads_create(&t, sizes[s], NULL), SWL_OK);
+        for (c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+            memset((void *)&r, 0, sizeof r);
+            r.n = counts[c];
+            r.workers = sizes[s];
+            swl_threads_run_ahead(t, counts[c], count_ahead, &r);
+            swl_threads_run(t, counts[c], count, r.seen); /* both kinds of loop, in turn */
+            for (i = 0; i < N; i++)
+                assert_int_equal(r.seen[i], 2 * (i < counts[c]));
+            assert_int_equal(r.wrong, 0);
+        }
+        swl_threads_free(t);
+    }
+}
+
 static void refuses_odd_sizes(void **state)
 {
     swl_threads *t;
@@ -60,6 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_index_runs_once),
+        cmocka_unit_test(next_index_is_known_early),
         cmocka_unit_test(refuses_odd_sizes),
     };
 

@@ -231,6 +231,19 @@ int64_t swl_matrix_row_bytes(const swl_matrix *m)
     return (int64_t)m->cols * swl_wtype_get(m->type)->bits / 8;
 }
 
+int64_t swl_matrix_scale_bytes(const swl_matrix *m)
+{
+    return m->group ? m->cols / m->group * (int64_t)swl_dtype_size(m->sdtype) : 0;
+}
+
+swl_upcoming swl_matrix_upcoming(const swl_matrix *m, int64_t row)
+{
+    int64_t side = row * swl_matrix_scale_bytes(m);
+
+    return (swl_upcoming){m->data + row * swl_matrix_row_bytes(m), m->scales ? m->scales + side : NULL,
+                          m->biases ? m->biases + side : NULL};
+}
+
 void swl_matrix_row_f32(const swl_matrix *m, int32_t row, float *dst)
 {
     swl_wtype_get(m->type)->dequant(m, row, 0, m->cols, dst);

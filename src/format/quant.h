@@ -14,6 +14,12 @@ typedef enum swl_wtype {
     SWL_W_COUNT
 } swl_wtype;
 
+/* Where the same thread goes on reading after the rows of one call: a hint, so that kernels ask for those bytes in time.
+ * NULL: not known. */
+typedef struct swl_upcoming {
+    const uint8_t *data, *scales, *biases;
+} swl_upcoming;
+
 /*
  * A matrix [rows][cols] as stored; a borrowed view, no pointer needs alignment.
  *
@@ -30,6 +36,7 @@ typedef struct swl_matrix {
     swl_dtype sdtype;
     int32_t rows, cols, group;
     const uint8_t *data, *scales, *biases;
+    swl_upcoming next;
 } swl_matrix;
 
 typedef struct swl_wtype_info {
@@ -48,6 +55,8 @@ swl_wtype swl_wtype_affine(int32_t bits);           /* SWL_W_NONE when there is 
 swl_wtype swl_wtype_plain(swl_dtype t);             /* F32, F16, BF16; else SWL_W_NONE */
 
 int64_t swl_matrix_row_bytes(const swl_matrix *m);  /* of data */
+int64_t swl_matrix_scale_bytes(const swl_matrix *m); /* of a row's scales, and of its biases; 0 without groups */
+swl_upcoming swl_matrix_upcoming(const swl_matrix *m, int64_t row); /* the rows from `row` on */
 void swl_matrix_row_f32(const swl_matrix *m, int32_t row, float *dst); /* the whole row */
 
 /* Codebook formats: 2^-shift times scale number i of the matrix. */

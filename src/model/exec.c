@@ -29,22 +29,25 @@ typedef struct group_run {
     int64_t ldo;
 } group_run;
 
-static void group_job(void *arg, int32_t i, int32_t worker)
+static void group_job(void *arg, int32_t i, int32_t next, int32_t worker)
 {
     const group_run *r = arg;
-    const swl_group_job *j = &r->g->jobs[i];
+    const swl_group_job *j = &r->g->jobs[i], *after = next < 0 ? NULL : &r->g->jobs[next];
     const swl_piece *p = &r->g->pieces[j->piece];
+    swl_matrix w = p->w;
 
     (void)worker;
-    pick_matmul(r->m, &p->w, p->float_act)(&p->w, p->row0 + j->row, j->n_rows, r->a, NULL, r->n,
-                                           r->out + p->dst + j->row, r->ldo);
+    if (after)
+        w.next = swl_matrix_upcoming(&r->g->pieces[after->piece].w, r->g->pieces[after->piece].row0 + after->row);
+    pick_matmul(r->m, &w, p->float_act)(&w, p->row0 + j->row, j->n_rows, r->a, NULL, r->n, r->out + p->dst + j->row,
+                                        r->ldo);
 }
 
 void swl_group_run(struct swl_model *m, const swl_group *g, const swl_act *a, int32_t n, float *out, int64_t ldo)
 {
     group_run r = {m, g, a, n, out, ldo};
 
-    swl_threads_run(m->threads, g->n_jobs, group_job, &r);
+    swl_threads_run_ahead(m->threads, g->n_jobs, group_job, &r);
 }
 
 /* ---- rows --------------------------------------------------------------------------------------------------------- */
@@ -147,40 +150,47 @@ static void finish_block(struct swl_model *m, int64_t pair, const swl_ffn_job *j
         m->k.quantise_act(x, j->n_rows, h->q + at, h->scale + at / SWL_ACT_GROUP, h->sum + at / SWL_ACT_SUM);
 }
 
-static void gate_up_job(void *arg, int32_t i, int32_t worker)
+static void gate_up_job(void *arg, int32_t i, int32_t next, int32_t worker)
 {
     const ffn_run *r = arg;
     struct swl_model *m = r->m;
-    const swl_ffn_job *j = &m->work.ffn_jobs[i];
+    const swl_ffn_job *j = &m->work.ffn_jobs[i], *after = next < 0 ? NULL : &m->work.ffn_jobs[next];
     const swl_ffn_unit *u = &r->units[j->unit];
+    swl_matrix w_gate = u->w.gate, w_up = u->w.up;
     float *gate = m->scratch + worker * m->scratch_floats, *up = gate + SWL_FFN_TOKENS * SWL_JOB_ROWS_MAX;
     int32_t identity[SWL_FFN_TOKENS], t, n, k;
 
+    w_gate.next = swl_matrix_upcoming(&w_up, j->row);
+    w_up.next = swl_matrix_upcoming(&w_gate, j->row);
     for (t = 0; t < u->n; t += n) {
         const int32_t *tok = u->tok ? u->tok + t : identity;
 
         n = u->n - t < SWL_FFN_TOKENS ? u->n - t : SWL_FFN_TOKENS;
         for (k = 0; k < n; k++)
             identity[k] = t + k;
-        pick_matmul(m, &u->w.gate, false)(&u->w.gate, j->row, j->n_rows, r->in, tok, n, gate, SWL_JOB_ROWS_MAX);
-        pick_matmul(m, &u->w.up, false)(&u->w.up, j->row, j->n_rows, r->in, tok, n, up, SWL_JOB_ROWS_MAX);
+        if (t + n == u->n)
+            w_up.next = after ? swl_matrix_upcoming(&r->units[after->unit].w.gate, after->row) : (swl_upcoming){0};
+        pick_matmul(m, &w_gate, false)(&w_gate, j->row, j->n_rows, r->in, tok, n, gate, SWL_JOB_ROWS_MAX);
+        pick_matmul(m, &w_up, false)(&w_up, j->row, j->n_rows, r->in, tok, n, up, SWL_JOB_ROWS_MAX);
         for (k = 0; k < n; k++)
             finish_block(m, (int64_t)u->pair0 + t + k, j, gate + k * SWL_JOB_ROWS_MAX, up + k * SWL_JOB_ROWS_MAX);
     }
 }
 
-static void down_job(void *arg, int32_t i, int32_t worker)
+static void down_job(void *arg, int32_t i, int32_t next, int32_t worker)
 {
     const ffn_run *r = arg;
     struct swl_model *m = r->m;
-    const swl_ffn_job *j = &m->work.ffn_jobs[i];
+    const swl_ffn_job *j = &m->work.ffn_jobs[i], *after = next < 0 ? NULL : &m->work.ffn_jobs[next];
     const swl_ffn_unit *u = &r->units[j->unit];
     swl_act h = swl_act_from(&m->work.pair_h, u->pair0, u->w.down.cols);
     int64_t hidden = m->config->hidden;
+    swl_matrix w = u->w.down;
 
     (void)worker;
-    pick_matmul(m, &u->w.down, false)(&u->w.down, j->row, j->n_rows, &h, NULL, u->n,
-                                      m->work.pair_y + u->pair0 * hidden + j->row, hidden);
+    if (after)
+        w.next = swl_matrix_upcoming(&r->units[after->unit].w.down, after->row);
+    pick_matmul(m, &w, false)(&w, j->row, j->n_rows, &h, NULL, u->n, m->work.pair_y + u->pair0 * hidden + j->row, hidden);
 }
 
 static int32_t unit_rows(const swl_ffn_unit *u, bool down)
@@ -211,8 +221,8 @@ void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units
 {
     ffn_run r = {m, units, in};
 
-    swl_threads_run(m->threads, cut_jobs(m, units, n_units, false), gate_up_job, &r);
-    swl_threads_run(m->threads, cut_jobs(m, units, n_units, true), down_job, &r);
+    swl_threads_run_ahead(m->threads, cut_jobs(m, units, n_units, false), gate_up_job, &r);
+    swl_threads_run_ahead(m->threads, cut_jobs(m, units, n_units, true), down_job, &r);
 }
 
 void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n)

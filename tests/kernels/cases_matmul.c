@@ -164,6 +164,8 @@ static bool matmul_case(any_fn *ref, any_fn *fn, matmul_shape *s)
     case_note("rows %d + %d of %d, cols %d, group %d, scales %s, tokens %d%s, ldo %d%s", row0, n_rows, s->rows, s->cols,
               s->group, s->group ? swl_dtype_name(s->sdtype) : "none", n_tok, tok ? " by index" : "", (int)ldo,
               extreme ? ", extreme values" : "");
+    if (rng_next() % 2)
+        w.next = swl_matrix_upcoming(&w, PICK(0, row0, s->rows)); /* a hint, that may lie where nothing is */
     ((swl_matmul_fn *)ref)(&w, row0, n_rows, &a, tok, n_tok, (float *)(void *)out.at[0], ldo);
     ((swl_matmul_fn *)fn)(&w, row0, n_rows, &a, tok, n_tok, (float *)(void *)out.at[1], ldo);
     return twins_equal(&out, "out");

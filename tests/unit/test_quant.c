@@ -57,7 +57,7 @@ static void known_bytes_unpack(void **state)
 
     (void)state;
     for (v = 0; v < sizeof vectors / sizeof *vectors; v++) {
-        swl_matrix m = {swl_wtype_affine(vectors[v].bits), SWL_DT_BF16, 1, 32, 32, data, scale, bias};
+        swl_matrix m = {swl_wtype_affine(vectors[v].bits), SWL_DT_BF16, 1, 32, 32, data, scale, bias, {0}};
 
         memset(data, 0, sizeof data);
         memcpy(data, vectors[v].bytes, 8);
@@ -106,8 +106,15 @@ static void affine_values_are_one_fused_multiply_add(void **state)
         for (w = 0; w < N_WIDTHS; w++)
             for (g = 0; g < 4; g++)
                 for (t = 0; t < 3; t++) {
-                    swl_matrix m = {
-                        swl_wtype_affine(widths[w]), types[t], ROWS, COLS, groups[g], data + 1, scales + 1, biases + 1};
+                    swl_matrix m = {swl_wtype_affine(widths[w]),
+                                    types[t],
+                                    ROWS,
+                                    COLS,
+                                    groups[g],
+                                    data + 1,
+                                    scales + 1,
+                                    biases + 1,
+                                    {0}};
                     int size = swl_dtype_size(types[t]), n_groups = COLS / groups[g];
 
                     assert_int_equal(swl_matrix_row_bytes(&m), COLS * widths[w] / 8);
@@ -152,7 +159,7 @@ static void part_of_a_row_equals_the_whole(void **state)
         scales[i] = biases[i] = data[i] & 0x3f;
     for (t = SWL_W_NONE + 1; t < SWL_W_COUNT; t++)
         for (p = 0; p < sizeof parts / sizeof *parts; p++) {
-            swl_matrix m = {(swl_wtype)t, SWL_DT_F16, 2, 160, 32, data, scales, biases};
+            swl_matrix m = {(swl_wtype)t, SWL_DT_F16, 2, 160, 32, data, scales, biases, {0}};
 
             swl_matrix_row_f32(&m, 1, whole);
             part[parts[p].n] = 7;
@@ -275,7 +282,7 @@ static void values_agree_with_mlx(void **state)
         t = swl_st_find(s, "input");
         for (row = 0; row < t->shape[0]; row++) {
             swl_matrix m = {
-                swl_wtype_affine(widths[w]), SWL_DT_BF16, (int32_t)t->shape[0], 256, 64, data, scales, biases};
+                swl_wtype_affine(widths[w]), SWL_DT_BF16, (int32_t)t->shape[0], 256, 64, data, scales, biases, {0}};
 
             swl_matrix_row_f32(&m, row, got);
             for (col = 0; col < 256; col++) {
@@ -310,8 +317,8 @@ static void reconstruction_error_is_bounded_by_the_step(void **state)
     for (i = 0; i < COLS; i++)
         x[i] = (float)((double)(int64_t)next_random(&seed) / 9e18);
     for (w = 0; w < N_WIDTHS; w++) {
-        swl_matrix m = {swl_wtype_affine(widths[w]), SWL_DT_BF16,      1, COLS, GROUP, data,
-                        (uint8_t *)scales,           (uint8_t *)biases};
+        swl_matrix m = {swl_wtype_affine(widths[w]), SWL_DT_BF16,       1,  COLS, GROUP, data,
+                        (uint8_t *)scales,           (uint8_t *)biases, {0}};
 
         swl_affine_quantise_row(x, COLS, widths[w], GROUP, data, scales, biases);
         swl_matrix_row_f32(&m, 0, y);
@@ -334,8 +341,8 @@ static void nonsense_input_stays_in_its_group(void **state)
 
     (void)state;
     for (w = 0; w < N_WIDTHS; w++) {
-        swl_matrix m = {swl_wtype_affine(widths[w]), SWL_DT_BF16,      1, 96, 32, data,
-                        (uint8_t *)scales,           (uint8_t *)biases};
+        swl_matrix m = {swl_wtype_affine(widths[w]), SWL_DT_BF16,       1,  96, 32, data,
+                        (uint8_t *)scales,           (uint8_t *)biases, {0}};
 
         for (i = 0; i < 96; i++)
             x[i] = i % 2 ? 1.0f : -1.0f;
@@ -379,8 +386,8 @@ static void codebooks_mean_what_mlx_says(void **state)
         }
         assert_int_equal(swl_codebook_from_shapes(t[1]->dtype, t[0]->shape[1], t[1]->shape[1], 256, &group),
                          modes[k].type);
-        m = (swl_matrix){modes[k].type, swl_codebook_sdtype(modes[k].type, t[1]->dtype), 4, 256, group, data[0], data[1],
-                         NULL};
+        m = (swl_matrix){
+            modes[k].type, swl_codebook_sdtype(modes[k].type, t[1]->dtype), 4, 256, group, data[0], data[1], NULL, {0}};
         for (int row = 0; row < 4; row++) {
             swl_matrix_row_f32(&m, row, got);
             for (int i = 0; i < 256; i++) {

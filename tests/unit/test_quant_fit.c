@@ -40,8 +40,8 @@ typedef struct stored {
 /* The squared error of each group, in double. */
 static void errors(const stored *s, int bits, int group, const float *x, double *e)
 {
-    swl_matrix m = {swl_wtype_affine(bits), SWL_DT_BF16, 1, COLS, group, s->data, (const uint8_t *)s->scales,
-                    (const uint8_t *)s->biases};
+    swl_matrix m = {swl_wtype_affine(bits),     SWL_DT_BF16, 1, COLS, group, s->data, (const uint8_t *)s->scales,
+                    (const uint8_t *)s->biases, {0}};
     float y[COLS];
 
     swl_matrix_row_f32(&m, 0, y);
@@ -129,7 +129,7 @@ static void odd_groups_are_stored_as_well_as_can_be(void **state)
         for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
             float x[COLS], y[COLS];
             swl_matrix m = {swl_wtype_affine(widths[w]), SWL_DT_BF16, 1, COLS, 64, s.data, (const uint8_t *)s.scales,
-                            (const uint8_t *)s.biases};
+                            (const uint8_t *)s.biases,   {0}};
 
             for (int i = 0; i < COLS; i++)
                 x[i] = i < 256 ? values[v] : i == 300 ? values[v] : 0; /* constant groups, one element, zeros */
@@ -143,8 +143,8 @@ static void odd_groups_are_stored_as_well_as_can_be(void **state)
 static void codes_of_every_group_size_are_packed_alike(void **state)
 {
     static stored a, b;
-    swl_matrix m = {swl_wtype_affine(4), SWL_DT_BF16, 1, COLS, 64, a.data, (const uint8_t *)a.scales,
-                    (const uint8_t *)a.biases};
+    swl_matrix m = {swl_wtype_affine(4),       SWL_DT_BF16, 1, COLS, 64, a.data, (const uint8_t *)a.scales,
+                    (const uint8_t *)a.biases, {0}};
     float x[COLS], y[COLS];
 
     (void)state;

@@ -14,11 +14,11 @@
 #include "kernels/x86/quant_avx512.h"
 
 enum {
-    FEW = 4,      /* tokens that share a pass over the rows */
-    MANY = 7,     /* tokens from which on unpacking the rows into tiles pays */
-    ROWS = 16,    /* rows whose lanes are folded together */
-    BLOCK = 8192, /* columns whose activations are prepared at a time */
-    AHEAD = 6144, /* bytes between what is multiplied and what is asked for; processors themselves look less far */
+    FEW = 4,       /* tokens that share a pass over the rows */
+    MANY = 7,      /* tokens from which on unpacking the rows into tiles pays */
+    ROWS = 16,     /* rows whose lanes are folded together */
+    BLOCK = 8192,  /* columns whose activations are prepared at a time */
+    AHEAD = 12288, /* bytes between what is multiplied and what is asked for; processors themselves look less far */
     MAX_UNITS = BLOCK / 16
 };
 
@@ -27,15 +27,54 @@ typedef struct prepared {
     float xs[FEW][MAX_UNITS], xi[FEW][MAX_UNITS];
 } prepared;
 
+/* A part of memory that is read from end to end, and where reading goes on from there. */
+typedef struct stream {
+    const uint8_t *near_end; /* from here on, what is `ahead` bytes further lies behind the end */
+    int64_t ahead, jump;     /* jump: from the end to where it goes on */
+} stream;
+
 /* What does not change from row to row. */
 typedef struct view {
     const swl_matrix *w;
-    int64_t row_bytes, row_scales;
+    int64_t row_bytes, row_scales, scale_size;
     int32_t n_tok;
     int32_t unit0, n_units; /* the block of columns, in units */
     int32_t per_scale;      /* units that share a scale */
-    const uint8_t *end;     /* of the last row's codes */
+    stream codes, scales, biases;
 } view;
+
+/* ---- what comes next ------------------------------------------------------------------------------------- */
+
+/* Where nothing is known to come next, what is at hand is asked for once more. */
+static stream stream_to(const uint8_t *end, int64_t ahead, const uint8_t *next)
+{
+    return (stream){end - ahead, ahead, next ? (int64_t)((uintptr_t)next - (uintptr_t)end) : -ahead};
+}
+
+INLINE void ask_ahead(const stream *s, const uint8_t *p, int n_bytes)
+{
+    uintptr_t at = (uintptr_t)p + (uintptr_t)(p < s->near_end ? s->ahead : s->ahead + s->jump);
+    int i;
+
+#pragma GCC unroll 32
+    for (i = 0; i < n_bytes; i += 64)
+        _mm_prefetch((const char *)(at + (uintptr_t)i), _MM_HINT_T1);
+}
+
+static view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int unit)
+{
+    int64_t row_bytes = swl_matrix_row_bytes(w), side = swl_matrix_scale_bytes(w), ahead = AHEAD / row_bytes * side;
+
+    return (view){.w = w,
+                  .row_bytes = row_bytes,
+                  .row_scales = w->cols / w->group,
+                  .scale_size = swl_dtype_size(w->sdtype),
+                  .n_tok = n_tok,
+                  .per_scale = w->group / unit,
+                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data),
+                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales),
+                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases)};
+}
 
 /* ---- activations ----------------------------------------------------------------------------------------- */
 
@@ -193,12 +232,14 @@ INLINE chunk load_chunk(const view *v, int64_t row, int32_t u, int32_t n, int bi
 {
     const swl_matrix *w = v->w;
     const uint8_t *p = w->data + row * v->row_bytes + (int64_t)(v->unit0 + u) * unit * bits / 8;
+    int64_t scale = (row * v->row_scales + (v->unit0 + u) / v->per_scale) * v->scale_size;
     chunk c;
-    int i;
 
-#pragma GCC unroll 32
-    for (i = 0; i < 2 * unit * bits; i += 64)
-        _mm_prefetch((const char *)(v->end - p > AHEAD ? p + AHEAD + i : v->end - 64), _MM_HINT_T1);
+    ask_ahead(&v->codes, p, 2 * unit * bits);
+    if ((scale & 63) < 32) { /* once for each line, about */
+        ask_ahead(&v->scales, w->scales + scale, 64);
+        ask_ahead(&v->biases, w->biases + scale, 64);
+    }
     c.ws = unit_scales(w->sdtype, w->scales, row * v->row_scales, v->unit0 + u, n, v->per_scale);
     c.wb = unit_scales(w->sdtype, w->biases, row * v->row_scales, v->unit0 + u, n, v->per_scale);
     load_batch(p, bits, unit, n == 16 ? 1024 : (int64_t)n * unit * bits / 8, c.q);
@@ -284,8 +325,7 @@ INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const 
 {
     alignas(64) float lanes[FEW][ROWS][SWL_LANES];
     prepared p;
-    view v = {w, swl_matrix_row_bytes(w), w->cols / w->group, n_tok, 0, 0, w->group / unit,
-              w->data + (row0 + n_rows) * swl_matrix_row_bytes(w)};
+    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, unit);
     int32_t units = w->cols / unit, block = BLOCK / unit, r0, r, n, t;
     bool pairs = units == 8 && v.per_scale == 1;
 

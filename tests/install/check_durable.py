@@ -11,14 +11,13 @@ The last line says "N passed, N failed, N skipped".
 import argparse
 import concurrent.futures
 import errno
+import functools
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -186,6 +185,7 @@ def what_was_ended_before_its_last_rename_is_hashed_and_not_fetched():
 
 # ---- disks with faults ----------------------------------------------------------------------------------------------------------
 
+@functools.lru_cache(None)
 def kinds():
     """(name, a hub's files or None, arguments of Room.run, what must come out)"""
     source = os.path.join(CASES, "q35moe-a-mlx4")
@@ -264,12 +264,8 @@ def main():
     check_pull.PROGRAM, STATES, SEED = os.path.abspath(a.program), a.states, a.seed
     with tempfile.TemporaryDirectory() as d:
         build_layer(d)
-        for f in checks:
-            if a.only in f.__name__.replace("_", " "):
-                begin = time.time()
-                check_pull.run_check(f)
-                if a.times:
-                    print("%6.1f s  %s" % (time.time() - begin, f.__name__), flush=True)
+        check_pull.TIMES = a.times
+        check_pull.run_checks(checks, a.only)
     print("%d passed, %d failed, %d skipped" % (check_pull.passed, check_pull.failed, check_pull.skipped))
     return check_pull.failed != 0
 

@@ -7,6 +7,7 @@ usage: check_pull.py PROGRAM [--kills N] [--only WORD]
 The last line says "N passed, N failed, N skipped".
 """
 import argparse
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import numpy as np
@@ -33,7 +35,9 @@ CASES = os.path.join(os.path.dirname(HERE), "oracle", "cases")
 TOKEN = "hf_TheTokenOfTheTests0123456789"
 QUICK = ["--retry-wait", "10ms", "--stall", "500ms"]
 passed = failed = skipped = 0
-checks = []
+TIMES = False
+checks, alone = [], set()
+lock, making = threading.Lock(), threading.RLock()
 
 
 class Skip(Exception):
@@ -43,6 +47,12 @@ class Skip(Exception):
 def check(f):
     checks.append(f)
     return f
+
+
+def by_itself(f):
+    """A check that measures time or memory, so that no other runs beside it."""
+    alone.add(f)
+    return check(f)
 
 
 def must(condition, *what):
@@ -117,6 +127,11 @@ _made = {}
 
 def packed(case="q35moe-a"):
     """A container, made by a conversion from disk."""
+    with making:
+        return dict(_made[case] if case in _made else make_packed(case))
+
+
+def make_packed(case):
     if case not in _made:
         with Room() as r:
             subprocess.run([PROGRAM, "repack", os.path.join(CASES, case), "--output", r.out, "-q"], check=True)
@@ -126,7 +141,7 @@ def packed(case="q35moe-a"):
             hashes["files"]["tokenizer_config.json"] = hashlib.sha256(files["tokenizer_config.json"]).hexdigest()
             files["hashes.json"] = json.dumps(hashes).encode()
             _made[case] = files
-    return dict(_made[case])
+    return _made[case]
 
 
 def raw(case="q35moe-a"):
@@ -248,8 +263,8 @@ def a_checkpoint_comes_from_a_mirror():
 
 @check
 def conversion_is_deterministic_under_breaks():
-    want = converted(raw("q35moe-a"), "--bits", "8")
-    with Hub(raw("q35moe-a"), cut=50000) as hub, Room() as r:
+    want = converted(raw("q35moe-c"), "--bits", "8")
+    with Hub(raw("q35moe-c"), cut=30000) as hub, Room() as r:
         r.run(hub, "--bits", "8")
         r.complete(want)
 
@@ -731,7 +746,7 @@ def killed_repacks_go_on():
         kill_at_random(r, None, tree(straight.out), KILLS, lambda: r.start(None, command="repack", source=source), 0)
 
 
-@check
+@by_itself
 def another_commit_keeps_what_is_equal():
     with Hub(packed(), slow=200000) as hub, Room() as r:
         p = r.start(hub, "--part-size", "65536")
@@ -802,15 +817,24 @@ def targets_of_others_are_kept():
         must(tree(r.out).keys() != packed().keys())
 
 
-@check
+def wait_for(what):
+    for _ in range(3000):
+        if what():
+            return
+        time.sleep(0.01)
+    raise AssertionError("what was waited for did not happen")
+
+
+@by_itself
 def a_signal_stops_within_a_second():
     files, blob = packed(), "blob"
-    for name, switches, after in (("stalled", dict(stall=1000), 1), ("backing off", dict(status={blob: [503] * 99}, retry_after=60), 1),
-                                  ("slow", dict(slow=100000), 1), ("listing", dict(status={"api": [503] * 99}, retry_after=60), 0.5)):
+    for name, switches, sign in (("stalled", dict(stall=1000), blob), ("backing off", dict(status={blob: [503] * 99}, retry_after=60), blob),
+                                 ("slow", dict(slow=100000), blob), ("listing", dict(status={"api": [503] * 99}, retry_after=60), "api")):
         for content in (files, raw("q35moe-a")):
             with Hub(content, **json.loads(json.dumps(switches))) as hub, Room() as r:
                 p = r.start(hub, "--stall", "60s")
-                time.sleep(after)
+                wait_for(lambda: any(sign in path for _, _, path, _ in list(hub.requests)))
+                time.sleep(0.1)
                 begin = time.time()
                 p.send_signal(signal.SIGINT)
                 out, err = p.communicate(timeout=20)
@@ -819,7 +843,7 @@ def a_signal_stops_within_a_second():
                 must(b"resume" in err, err)
 
 
-@check
+@by_itself
 def a_connection_that_nobody_answers_can_be_stopped():
     with socket.socket() as s, Room() as r:
         s.bind(("127.0.0.1", 0))
@@ -874,7 +898,7 @@ def a_read_only_place_is_named():
             subprocess.run(["umount", mount])
 
 
-@check
+@by_itself
 def two_processes_share_one_target():
     with Hub(packed(), slow=100000) as hub, Room() as r:
         a = r.start(hub)
@@ -946,7 +970,7 @@ def offline_opens_no_socket():
         shim, log = os.path.join(r.dir, "shim.so"), os.path.join(r.dir, "sockets")
         if subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, f.name, "-ldl"], capture_output=True).returncode:
             raise Skip("no compiler for a shim")
-        if b"libasan" in subprocess.run(["ldd", PROGRAM], capture_output=True).stdout:
+        if sanitized():
             raise Skip("a sanitizer's library must come first")
         more = dict(LD_PRELOAD=shim, SHIM_LOG=log)
         err = r.run(hub, "--offline", expect=3, **more)[2]
@@ -1099,6 +1123,10 @@ def big_source(mib):
     return files
 
 
+def sanitized():
+    return b"libasan" in subprocess.run(["ldd", PROGRAM], capture_output=True).stdout
+
+
 def peak_of(r, hub, *arguments):
     """By a small process in between: the peak of a child counts from the fork, when it still is as large as we are."""
     script = ("import resource, subprocess, sys\nsubprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
@@ -1109,38 +1137,55 @@ def peak_of(r, hub, *arguments):
     return int(p.stdout) >> 10
 
 
-@check
-def memory_stays_below_256_mib():
+@by_itself
+def memory_does_not_grow_with_the_files():
+    """Measured: 29 MiB for a conversion, 14 for a copy, whatever the sizes. Sanitizers want more."""
+    bound = 250 if sanitized() else 60
     with Hub(big_source(MEBIBYTES)) as hub, Room() as r:
         peak = peak_of(r, hub, "--streams", "8")
-        must(peak < min(256, 64 + MEBIBYTES), "a conversion took", peak, "MiB")
+        must(peak < bound, "a conversion took", peak, "MiB")
     files = packed()
-    files["extra.bin"] = bytes(300 << 20)
+    files["extra.bin"] = bytes(MEBIBYTES << 20)
     manifest = json.loads(files["manifest.json"])
     manifest["files"]["extra.bin"] = len(files["extra.bin"])
     files["manifest.json"] = json.dumps(manifest).encode()
     del files["hashes.json"]
     with Hub(files) as hub, Room() as r:
         peak = peak_of(r, hub, "--streams", "8", "--part-size", "8M")
-        must(peak < 256, "a pull took", peak, "MiB")
+        must(peak < bound, "a pull took", peak, "MiB")
 
 
 def run_check(f):
     global passed, failed, skipped
-    name = f.__name__.replace("_", " ")
+    name, said, begin = f.__name__.replace("_", " "), None, time.time()
     try:
         f()
-        passed += 1
     except Skip as e:
-        skipped += 1
-        print("skipped: %s: %s" % (name, e), flush=True)
+        said = "skipped: %s: %s" % (name, e)
     except Exception as e:  # whatever it is, the others are to run
-        failed += 1
-        print("FAILED %s: %s: %s" % (name, type(e).__name__, e), flush=True)
+        said = "FAILED %s: %s: %s" % (name, type(e).__name__, e)
+    with lock:
+        passed += not said
+        failed += bool(said and said.startswith("FAILED"))
+        skipped += bool(said and said.startswith("skipped"))
+        if said:
+            print(said, flush=True)
+        if TIMES:
+            print("%6.1f s  %s" % (time.time() - begin, name), flush=True)
+
+
+def run_checks(all_of_them, only):
+    """Most of them wait most of the time, so a few run side by side; then those that want the machine for themselves."""
+    chosen = [f for f in all_of_them if only in f.__name__.replace("_", " ")]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(run_check, [f for f in chosen if f not in alone]))
+    for f in chosen:
+        if f in alone:
+            run_check(f)
 
 
 def main():
-    global PROGRAM, KILLS, MEBIBYTES
+    global PROGRAM, KILLS, MEBIBYTES, TIMES
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--kills", type=int, default=34)
@@ -1148,13 +1193,9 @@ def main():
     parser.add_argument("--times", action="store_true")
     a = parser.parse_args()
     PROGRAM, KILLS = os.path.abspath(a.program), a.kills
-    MEBIBYTES = 512 if a.kills > 100 else 96  # of a tensor to be quantised; unoptimised builds take a second for ten
-    for f in checks:
-        if a.only in f.__name__.replace("_", " "):
-            begin = time.time()
-            run_check(f)
-            if a.times:
-                print("%6.1f s  %s" % (time.time() - begin, f.__name__), flush=True)
+    MEBIBYTES = 512 if a.kills > 100 else 64  # of a tensor to be quantised; unoptimised builds take a second for ten
+    TIMES = a.times
+    run_checks(checks, a.only)
     print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
     return failed != 0
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,8 +296,12 @@ swl_status out_finish(swl_error *err)
     return err->code;
 }
 
+/* A line at a time: the server's threads all have something to say. */
 static void say(const char *level, style s, const char *line)
 {
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+    pthread_mutex_lock(&turn);
     progress_clear();
     if (s)
         fprintf(stderr, "%sswiftlet:%s ", out_style(s), out_style(STYLE_NONE));
@@ -308,6 +313,7 @@ static void say(const char *level, style s, const char *line)
         fputs(line, stderr);
     fputc('\n', stderr);
     log_line(level, line);
+    pthread_mutex_unlock(&turn);
 }
 
 void note(const char *format, ...)

@@ -302,6 +302,8 @@ static void refuse(srv_conn *c, int http, const char *message)
     srv_fail(&e, http, http == 501 ? "not_supported_error" : http == 503 ? "unavailable_error" : "invalid_request_error", NULL, "%s",
              message);
     c->close_after = true;
+    if (c->state == SRV_READ_HEAD)
+        c->began = c->since; /* what came so far is all there will be of it */
     srv_reply_error(c, &e);
 }
 

@@ -452,6 +452,17 @@ class Clocks(Shared):
             self.assertTrue(c.closed())
 
 
+class Figures(unittest.TestCase):
+    def test_what_was_no_request_took_no_longer_than_it_was_there(self):
+        begin = time.monotonic()
+        with Server() as server:
+            for data in ("GET\r\n\r\n", "POST %s HTTP/1.1\r\nHost: x\r\nExpect: y\r\n\r\n" % CHAT, "GET /health HTTP/9.9\r\nHost: x\r\n\r\n"):
+                with server.connect() as c:
+                    c.send(data)
+                    self.assertGreaterEqual(c.answer().status, 400)
+            self.assertLess(server.metric("request_seconds_sum"), time.monotonic() - begin)
+
+
 class Crowd(unittest.TestCase):
     def test_idle_connections_make_room(self):
         with Server() as server:

@@ -557,11 +557,12 @@ static bool tells_place(const srv_job *j, double now)
 
 static void tick_one(srv_job *j, double now, double pulse)
 {
-    double silent = (now - j->last_write) * pulse;
-    double limit = j->ask.heartbeat_ms > 0 ? 1e-3 * j->ask.heartbeat_ms : HEARTBEAT_SECONDS;
+    double silent, limit;
 
-    if (!j->conn || !j->admitted)
+    if (!j->conn || !j->admitted) /* until then what was asked is the worker's to write */
         return;
+    silent = (now - j->last_write) * pulse;
+    limit = j->ask.heartbeat_ms > 0 ? 1e-3 * j->ask.heartbeat_ms : HEARTBEAT_SECONDS;
     if (j->began_stream) {
         if (tells_place(j, now)) {
             j->last_progress = now;

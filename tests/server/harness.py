@@ -267,10 +267,14 @@ class Server:
         return False
 
     def metric(self, name):
-        for line in self.get("/metrics").body.decode().splitlines():
+        answer = self.get("/metrics")
+        while answer.status == 503:  # it has not got round to closing what clients have left
+            time.sleep(0.05)
+            answer = self.get("/metrics")
+        for line in answer.body.decode().splitlines():
             if line.startswith("swiftlet_" + name + " "):
                 return float(line.split()[-1])
-        raise AssertionError("no metric " + name)
+        raise AssertionError("no metric %s: %r" % (name, answer))
 
 
 def wait_until(condition, seconds=PATIENCE):

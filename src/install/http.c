@@ -14,6 +14,7 @@
 #include <time.h>
 
 #define RECEIVE_BYTES (256 << 10)
+_Static_assert(sizeof((swl_exchange){0}.detail) >= CURL_ERROR_SIZE, "libcurl writes so many bytes");
 
 struct swl_http {
     CURLM *multi;
@@ -188,7 +189,7 @@ static swl_status set_up(const swl_http *h, swl_exchange *x, swl_error *err)
     curl_easy_setopt(e, CURLOPT_HEADERDATA, x);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(e, CURLOPT_WRITEDATA, x);
-    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, NULL);
+    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, x->detail);
     curl_easy_setopt(e, CURLOPT_PROXY, h->proxy ? h->proxy : "");
     curl_easy_setopt(e, CURLOPT_NOPROXY, h->no_proxy ? h->no_proxy : "");
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); /* a connection for each stream */
@@ -215,7 +216,7 @@ swl_status swl_http_start(swl_http *h, swl_exchange *x, swl_error *err)
     x->status = 0;
     x->finished = x->failed_locally = x->connect_failed = x->bad_certificate = x->sent_token = false;
     x->n_body = 0;
-    x->problem[0] = 0;
+    x->problem[0] = x->detail[0] = 0;
     x->error = (swl_error){0};
     begin_answer(x);
     x->owner = h;
@@ -256,7 +257,8 @@ static void end_exchange(CURLcode code, swl_exchange *x)
                         code == CURLE_COULDNT_RESOLVE_PROXY;
     x->bad_certificate = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
     if (code)
-        snprintf(x->problem, sizeof x->problem, "%s", curl_easy_strerror(code));
+        snprintf(x->problem, sizeof x->problem, "%s",
+                 x->bad_certificate && x->detail[0] ? x->detail : curl_easy_strerror(code)); /* which fault it has */
 }
 
 swl_status swl_http_run(swl_http *h, int milliseconds, swl_error *err)

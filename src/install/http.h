@@ -44,6 +44,7 @@ struct swl_exchange {
     /* How it ended. */
     bool finished, failed_locally, connect_failed, bad_certificate; /* locally: `error` holds what the sink said */
     char problem[256]; /* of the connection; "" when the answer is complete */
+    char detail[256];  /* libcurl's words for it, which may be more than is to be shown */
     swl_error error;
     /* http.c's. */
     void *easy, *fields;

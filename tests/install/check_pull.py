@@ -7,6 +7,7 @@ usage: check_pull.py PROGRAM [--kills N] [--only WORD]
 The last line says "N passed, N failed, N skipped".
 """
 import argparse
+import atexit
 import concurrent.futures
 import hashlib
 import json
@@ -28,6 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import check_formats  # noqa: E402
 import check_gguf  # noqa: E402
+import certificates  # noqa: E402
 import fake_hub  # noqa: E402
 from fake_hub import Hub, read_dir  # noqa: E402
 
@@ -88,7 +90,8 @@ class Room:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def environment(self, hub, **more):
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "SWIFTLET_")) and "proxy" not in k.lower()}
+        others = ("HF_", "SWIFTLET_", "SSL_CERT", "CURL_CA")
+        env = {k: v for k, v in os.environ.items() if not k.startswith(others) and "proxy" not in k.lower()}
         env.update(HOME=self.dir + "/home", HF_HOME=self.dir + "/hf", XDG_DATA_HOME=self.dir + "/data", HF_TOKEN=TOKEN,
                    SWIFTLET_HOME="", XDG_CONFIG_HOME=self.dir + "/config")
         if hub:
@@ -624,6 +627,77 @@ def a_token_comes_from_a_file_too():
         r.run(hub, "--dry-run", "--token-file", "/nowhere", expect=3)
 
 
+# ---- TLS --------------------------------------------------------------------------------------------------------------------
+
+def authority():
+    with making:
+        if "authority" not in _made:
+            d = tempfile.mkdtemp(prefix="swiftlet-tls-")
+            atexit.register(shutil.rmtree, d, ignore_errors=True)
+            _made["authority"] = certificates.make(d)
+    if not _made["authority"]:
+        raise Skip("certificates need the openssl command")
+    return _made["authority"]
+
+
+@check
+def a_hub_over_tls_is_trusted_by_the_authority_that_is_named():
+    ca, contexts = authority()
+    both = {"hub": contexts["good"], "cdn": contexts["good"]}
+    for name in "SSL_CERT_FILE", "CURL_CA_BUNDLE":
+        for files, want in ((packed(), packed()), (raw("q35moe-a-mlx4"), converted(raw("q35moe-a-mlx4")))):
+            with Hub(files, tls=both, gated=TOKEN) as hub, Room() as r:
+                r.run(hub, **{name: ca})
+                r.complete(want)
+                same("who saw the token", holders(hub), {"hub"})
+
+
+@check
+def a_certificate_that_does_not_hold_ends_it_before_a_word_is_said():
+    ca, contexts = authority()
+    for name, trust, words in (("good", None, "certificate"), ("good", __file__, "certificate"),
+                               ("of another host", ca, "match"), ("expired", ca, "expired")):
+        with Hub(packed(), tls={"hub": contexts[name]}, gated=TOKEN) as hub, Room() as r:
+            begin = time.time()
+            err = r.run(hub, expect=5, SSL_CERT_FILE=trust, CURL_CA_BUNDLE=None)[2]
+            must(words in err and "trying again" not in err, name, trust, err)
+            must(time.time() - begin < 20, "it was tried again")
+            same("requests", hub.requests, [])
+            r.nothing()
+
+
+@check
+def a_certificate_of_the_place_that_is_redirected_to_counts_as_well():
+    ca, contexts = authority()
+    for name in "of another host", "expired":
+        with Hub(packed(), tls={"hub": contexts["good"], "cdn": contexts[name]}, gated=TOKEN) as hub, Room() as r:
+            r.run(hub, expect=5, SSL_CERT_FILE=ca)
+            same("who saw the token", holders(hub), {"hub"})
+            same("asked of the CDN", [x for x in hub.requests if x[0] == "cdn"], [])
+            r.nothing()
+
+
+@check
+def a_redirect_from_https_to_http_is_not_followed():
+    ca, contexts = authority()
+    with Hub(packed(), tls={"hub": contexts["good"]}, gated=TOKEN) as hub, Room() as r:
+        err = r.run(hub, expect=5, SSL_CERT_FILE=ca)[2]
+        must("from https to http" in err, err)
+        same("asked of the CDN", [x for x in hub.requests if x[0] == "cdn"], [])
+        r.nothing()
+
+
+@check
+def the_token_does_not_go_over_plain_http_beyond_this_machine():
+    """By way of a proxy, which sees what would be sent to the host."""
+    with Hub(packed()) as hub, Room() as r:
+        for name in "http_proxy", "all_proxy":
+            err = r.run(hub, expect=3, HF_ENDPOINT="http://hub.test", **{name: hub.url})[2]
+            must("plain http" in err, err)
+        must(hub.requests and all(path.startswith("http://hub.test/") for _, _, path, _ in hub.requests), hub.requests)
+        same("who saw the token", holders(hub), set())
+
+
 # ---- evil entries ----------------------------------------------------------------------------------------------------------
 
 PATHS = ["../x", "/etc/x", "a\\b", "C:x", "NUL", "nul.txt", "a/../../x", "a//b", "a/./b", "x.", "x ", "COM1", "a\u0001b",
@@ -828,8 +902,9 @@ def wait_for(what):
 @by_itself
 def a_signal_stops_within_a_second():
     files, blob = packed(), "blob"
-    for name, switches, sign in (("stalled", dict(stall=1000), blob), ("backing off", dict(status={blob: [503] * 99}, retry_after=60), blob),
-                                 ("slow", dict(slow=100000), blob), ("listing", dict(status={"api": [503] * 99}, retry_after=60), "api")):
+    for name, switches, sign in (("stalled", dict(stall=1000), blob), ("slow", dict(slow=100000), blob),
+                                 ("backing off", dict(status={blob: [503] * 99}, retry_after=60), blob),
+                                 ("listing", dict(status={"api": [503] * 99}, retry_after=60), "api")):
         for content in (files, raw("q35moe-a")):
             with Hub(content, **json.loads(json.dumps(switches))) as hub, Room() as r:
                 p = r.start(hub, "--stall", "60s")

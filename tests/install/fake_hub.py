@@ -13,6 +13,7 @@ Hub.requests as (port name, method, path with query, headers). Switches (attribu
   moved           the branch moves after the pin            gated           token that is needed: 401 without, 403 with another
   hide            paths that are listed, but answer 404     tree            bytes of the listing, instead of a true one
   redirect        "loop", "host", "other", "relative", "file": see do_redirect
+  tls             {"hub": context, "cdn": context}: an ssl.SSLContext for each port that speaks TLS (not from the command line)
   mirror_404      no mirror files but these are served      no_length       answers of the mirror do not say how long they are
 
 From the command line: fake_hub.py DIR [--switch VALUE ...] serves a directory and prints both addresses.
@@ -35,7 +36,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "fedcba9876543210fedcba9876543210fedcba98"
 DEFAULTS = dict(page=2, lfs_bytes=1000, expire=0, ignore_range=False, no_range_400=False, gzip=False, cut=0, stall=0, slow=0,
                 flip=None, status=None, retry_after=None, wrong_total=0, wrong_range=0, moved=False, gated=None, hide=(),
-                tree=None, redirect=None, commit=COMMIT, no_length=False, cut_once=None)
+                tree=None, redirect=None, commit=COMMIT, no_length=False, cut_once=None, tls=None)
 
 
 @functools.lru_cache(None)
@@ -251,9 +252,11 @@ class Hub:
             s = Server(("127.0.0.1", 0), Handler)
             s.hub, s.name = self, name
             self.servers.append(s)
+            if self.tls and self.tls.get(name):
+                s.socket = self.tls[name].wrap_socket(s.socket, server_side=True)
             threading.Thread(target=s.serve_forever, args=(0.02,), daemon=True).start()
-        self.url = "http://127.0.0.1:%d" % self.servers[0].server_address[1]
-        self.cdn_url = "http://127.0.0.1:%d" % self.servers[1].server_address[1]
+        self.url, self.cdn_url = ("http%s://127.0.0.1:%d" % ("s" if self.tls and self.tls.get(s.name) else "",
+                                                             s.server_address[1]) for s in self.servers)
         self.mirror = self.url + "/mirror/"
 
     def mirror_files(self):

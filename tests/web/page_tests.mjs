@@ -1006,16 +1006,22 @@ tests["a chosen theme is there at the first paint, and the system's otherwise"] 
   const color = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const light = await color();
   await page.emulateMedia({ colorScheme: "dark" });
-  const dark = await color();
-  check(light !== dark, "it follows the system");
+  await until(async () => (await color()) !== light, "it follows the system");
   await label(page, "Theme: As the system").click();
   equal(await color(), light, "light by choice");
   await page.reload();
   equal(await page.evaluate(() => document.documentElement.dataset.theme), "light", "kept");
   // Without the program itself the small script has set it already.
-  await page.route("**/assets/index-*", (r) => r.abort());
-  await page.goto(s.url, { waitUntil: "commit" });
-  await until(() => page.evaluate(() => document.documentElement?.dataset.theme === "light"), "before the program runs");
+  await page.route("**/assets/index-*.js", (r) => r.abort());
+  const bare = async (what) => {
+    await page.goto(s.url);
+    equal([await page.evaluate(() => document.documentElement.dataset.theme), await page.locator("#message").count()], [what, 0], "before the program runs");
+  };
+  await bare("light");
+  equal(await color(), light, "its colours");
+  await page.evaluate(() => localStorage.clear());
+  await bare("dark");
+  check((await color()) !== light, "the system's colours");
 };
 
 tests["on a touch screen Enter is a new line, and the field grows"] = async (b) => {

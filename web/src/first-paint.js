@@ -1,4 +1,4 @@
-// Runs before anything is painted: a chosen theme, so that the other one never flashes.
+// Runs before anything is painted: names the theme, so that the other one never flashes.
 (function () {
   var theme = null;
   try {
@@ -6,5 +6,6 @@
   } catch (e) {
     // Storage may be forbidden; then the system's theme is used.
   }
-  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  if (theme !== "light" && theme !== "dark") theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  document.documentElement.dataset.theme = theme;
 })();

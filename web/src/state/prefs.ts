@@ -40,10 +40,11 @@ export function setPref<K extends keyof Prefs>(name: K, value: Prefs[K]): void {
   if (name === "theme") showTheme();
 }
 
+const systemDark = matchMedia("(prefers-color-scheme: dark)");
+
 function showTheme(): void {
   const { theme } = prefs.value;
-  if (theme === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
+  document.documentElement.dataset.theme = theme === "system" ? (systemDark.matches ? "dark" : "light") : theme;
   // What surrounds the page on a phone.
   const color = getComputedStyle(document.documentElement).getPropertyValue("--bg").trim();
   document.querySelector('meta[name="theme-color"]')?.setAttribute("content", color);
@@ -51,7 +52,7 @@ function showTheme(): void {
 
 export function followTheme(): void {
   showTheme();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
+  systemDark.addEventListener("change", showTheme);
   addEventListener("storage", (e) => {
     if (e.key !== KEY) return;
     prefs.value = read();

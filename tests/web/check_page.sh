@@ -1,8 +1,9 @@
 #!/bin/sh
 # Checks the chat page in a real browser: types, behaviour, accessibility, safety, speed. Needs npm with Node 20 or newer and
 # Chromium (or CHROMIUM=program); without them it says so and counts as skipped.
-# usage: check_page.sh BUILD [--only WORDS]     BUILD: a build folder with the page, and best with swiftlet_scripted
-# Screenshots of every state are left in BUILD/page-tests/screenshots.
+# usage: check_page.sh BUILD [--only WORDS] [--slow N] [--screenshots FOLDER]
+#   BUILD   a build folder with the page, and best with swiftlet_scripted
+#   --slow  the pages' processor seems so many times as slow
 set -eu
 build=$(CDPATH='' cd -- "$1" && pwd)
 shift
@@ -43,4 +44,4 @@ if [ -x "$program" ] && "$program" serve --help >/dev/null 2>&1; then
     set -- --program "$program" "$@"
 fi
 cd "$work"
-exec node check_page.mjs "$page" "$work/screenshots" "$chromium" "$@"
+exec node check_page.mjs "$page" "$chromium" "$@"

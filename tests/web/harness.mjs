@@ -8,11 +8,12 @@ import { chromium } from "playwright-core";
 import { start as startMock } from "./mock_server.mjs";
 
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-  "--disable-component-update", "--disable-sync"];
+  "--disable-component-update", "--disable-sync", "--disable-smooth-scrolling"];
 
 export const launch = (path) => chromium.launch({ executablePath: path, args: FLAGS });
 
 export class Failure extends Error {}
+export class Skipped extends Error {}
 
 export function check(condition, what) {
   if (!condition) throw new Failure(what);
@@ -23,8 +24,10 @@ export function equal(found, expected, what) {
   if (f !== e) throw new Failure(`${what}: found ${f}, expected ${e}`);
 }
 
+const PATIENCE = 60000; // ms: tests wait for what happens, however slow the machine is
+
 // Waits until `f` gives something true; the last value is in the message.
-export async function until(f, what, ms = 15000) {
+export async function until(f, what, ms = PATIENCE) {
   const end = Date.now() + ms;
   let value;
   for (;;) {
@@ -92,8 +95,8 @@ async function startFake(page, script) {
 }
 
 export class Bench {
-  constructor(browser, { page, program }) {
-    Object.assign(this, { browser, page, program, contexts: [], servers: [], faults: [] });
+  constructor(browser, { page, program, slow }) {
+    Object.assign(this, { browser, page, program, slow, contexts: [], servers: [], faults: [] });
   }
 
   // `kind` "mock" where the real one cannot do what the script says.
@@ -106,6 +109,7 @@ export class Bench {
   async context(server, options = {}) {
     const context = await this.browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
     this.contexts.push(context);
+    context.setDefaultTimeout(PATIENCE);
     await context.route("**/*", (route) => {
       const url = route.request().url();
       if (url.startsWith(server.url) || url.startsWith("blob:") || url.startsWith("data:")) return route.fallback();
@@ -131,6 +135,7 @@ export class Bench {
       this.faults.push(`dialog: ${d.message()}`);
       void d.dismiss();
     });
+    if (this.slow > 1) await (await page.context().newCDPSession(page)).send("Emulation.setCPUThrottlingRate", { rate: this.slow });
     if (options.clock) await page.clock.install();
     await page.goto(server.url + (options.path ?? "/"));
     await page.waitForSelector("#message");
@@ -157,7 +162,7 @@ export async function send(page, text) {
   await until(async () => (await asked()) !== before, "the question is in the list");
 }
 
-export const idle = (page) => until(() => page.evaluate(() => !document.querySelector(".go.stop") && !document.querySelector("[aria-busy=true]")), "the answer ends", 20000);
+export const idle = (page) => until(() => page.evaluate(() => !document.querySelector(".go.stop") && !document.querySelector("[aria-busy=true]")), "the answer ends");
 export const answers = (page) => page.$$eval(".message.assistant", (all) => all.map((m) => [...m.querySelectorAll(":scope > .prose")].map((p) => p.innerText.trim()).join("\n")));
 export const questions = (page) => page.$$eval(".message.user .bubble .plain", (all) => all.map((m) => m.textContent));
 export const notes = (page) => page.$$eval(".note", (all) => all.map((n) => n.innerText));

@@ -5,12 +5,13 @@
 //   text       what is answered; <think>...</think> at the beginning is reasoning; "\n---\n" separates the first answer,
 //              the second, ...; the last one stays
 //   delay      ms before each token (a word)        prompt   ms before each of 8 steps of progress
+//   upTo       more tokens than these, and            upToStep  more steps of progress than these, wait for a change of it
 //   key        the key that is asked for            context  tokens
 //   refuse     {status, code, message, retryAfter}: what chat requests get, `times` of them
 //   cutAt      the connection ends after so many tokens          failAt  an error frame instead
 //   metrics    figures of the expert store are in /metrics only
-//   hold       after the text nothing more comes, until the reader leaves
-//   queue      position that is told before anything else        loading true: everything but the page is 503
+//   hold       after the text nothing more comes, until the reader leaves or this changes
+//   queue      position in it, which is told and kept until this changes        loading true: everything but the page is 503
 import { createServer } from "node:http";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { extname, join } from "node:path";
@@ -71,14 +72,18 @@ export async function start(options) {
     response.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache" });
     let gone = false;
     response.on("close", () => (gone = true));
+    const changed = async (waits) => {
+      while (waits() && !gone) await sleep(20);
+    };
     delta({ role: "assistant", content: "" });
     if (script.queue) {
       delta({}, null, { queue_position: script.queue });
-      await sleep(script.queueMs ?? 300);
+      await changed(() => script.queue);
     }
     const began = Date.now();
     for (let i = 1; i <= 8 && script.prompt && !gone; i++) {
       await sleep(script.prompt);
+      await changed(() => script.upToStep && i > script.upToStep);
       delta({}, null, { prompt_progress: { total, processed: Math.round((total * i) / 8), cached: 0, time_ms: Date.now() - began } });
     }
     const answers = script.text.split("\n---\n");
@@ -101,6 +106,7 @@ export async function start(options) {
         if (field === "reasoning_content" && endThinking.has(id)) break;
         if (n >= limit || gone) break;
         if (script.delay) await sleep(script.delay);
+        await changed(() => script.upTo && n >= script.upTo);
         n++;
         if (field === "reasoning_content") reasoning++;
         delta({ [field]: word }, null, b.timings_per_token ? { timings: timings() } : {});
@@ -111,7 +117,7 @@ export async function start(options) {
         }
       }
     }
-    while (script.hold && !gone) await sleep(20);
+    await changed(() => script.hold);
     delta({}, n >= limit ? "length" : "stop", { timings: timings() });
     if (b.stream_options?.include_usage)
       send({ usage: { prompt_tokens: total, completion_tokens: n, total_tokens: total + n, prompt_tokens_details: { cached_tokens: 0 }, completion_tokens_details: { reasoning_tokens: reasoning } } });

@@ -151,6 +151,16 @@ export const append = (chat: Chat, change: Partial<Chat>, added: Message[], all:
     return now;
   });
 
+// The same for a page that was left before it could: what was stored all the same stays as it is.
+export const restore = (chat: Chat, messages: Message[]): Promise<void> =>
+  write(async (r) => {
+    const there = await Promise.all([r.chat(chat.id), ...messages.map((m) => r.message(m.id))]);
+    const missing = messages.filter((_, i) => !there[i + 1]);
+    if (!missing.length) return;
+    missing.forEach(r.putMessage);
+    r.putChat({ ...(there[0] as Chat | undefined ?? chat), leaf: chat.leaf, updated: chat.updated, deleted: undefined });
+  });
+
 // `change` says what a message becomes, or null to leave it. Undefined: it was left, or is not there.
 export const changeMessage = (id: string, change: (old: Message) => Message | null): Promise<Message | undefined> =>
   write(async (r) => {

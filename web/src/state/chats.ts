@@ -128,27 +128,44 @@ async function catchUp(): Promise<void> {
 
 // --- A page that is left in the middle of an answer ---------------------------------------------------------------------
 
+// It has no time for the database any more, so what is not stored yet is put where it is written at once.
 const RESCUE = "swiftlet.rescue.";
+const RESCUE_NEW = "swiftlet.unsaved.";
+const unsaved = new Map<string, { chat: Chat; messages: Message[] }>(); // by the last message
 
-export function rescue(m: Message): void {
+function setAside(key: string, value: object): void {
   try {
-    localStorage.setItem(RESCUE + m.id, JSON.stringify({ owner: TAB, text: m.text, reasoning: m.reasoning }));
+    localStorage.setItem(key, JSON.stringify(value));
   } catch {
     // Too long, or forbidden: then the last save has to do.
   }
 }
 
-// Only what is longer than the record, and only while nobody else has gone on with the answer.
+export const rescue = (m: Message): void => setAside(RESCUE + m.id, { ...m, owner: TAB });
+
+const rescueNew = (): void => unsaved.forEach((x, id) => setAside(RESCUE_NEW + id, x));
+
+// Of an answer only what is more than the record, and only while nobody else has gone on with it.
+async function takeAnswer(m: Message): Promise<void> {
+  const size = (x: Message) => x.text.length + (x.reasoning ?? "").length;
+  const ended = m.status !== "streaming";
+  const now = await db.changeMessage(m.id, (old) => old.owner !== m.owner || size(m) < size(old) ? null
+    : { ...old, ...m, status: ended ? m.status : old.status });
+  if (now) tell({ message: m.id });
+}
+
 async function takeRescued(): Promise<void> {
+  const all = (prefix: string) => Object.keys(localStorage).filter((k) => k.startsWith(prefix));
   try {
-    for (const key of Object.keys(localStorage).filter((k) => k.startsWith(RESCUE))) {
-      const saved = JSON.parse(localStorage.getItem(key) ?? "{}") as { owner?: string; text?: string; reasoning?: string };
-      const size = (m: { text?: string; reasoning?: string }) => (m.text ?? "").length + (m.reasoning ?? "").length;
-      const id = key.slice(RESCUE.length);
-      const m = await db.changeMessage(id, (old) => old.owner !== saved.owner || size(saved) <= size(old) ? null
-        : { ...old, text: saved.text ?? old.text, reasoning: saved.reasoning ?? old.reasoning });
+    for (const key of all(RESCUE_NEW)) {
+      const { chat: c, messages } = JSON.parse(localStorage.getItem(key)!) as { chat: Chat; messages: Message[] };
+      await db.restore(c, messages);
       localStorage.removeItem(key);
-      if (m) tell({ message: id });
+      tell({ chat: c.id });
+    }
+    for (const key of all(RESCUE)) {
+      await takeAnswer(JSON.parse(localStorage.getItem(key)!) as Message);
+      localStorage.removeItem(key);
     }
   } catch {
     // Nothing to be had.
@@ -228,6 +245,7 @@ async function readAll(): Promise<void> {
 
 export async function start(): Promise<void> {
   if (channel) channel.onmessage = (e) => hear(e.data);
+  addEventListener("pagehide", rescueNew);
   const read = readAll();
   reading = read;
   await read;
@@ -302,7 +320,9 @@ export async function append(conv: Conversation, list: Message[]): Promise<void>
     conv.leaf.value = leaf;
     place({ ...known, ...change });
   });
+  unsaved.set(leaf, { chat: { ...known, ...change }, messages: list });
   const now = await db.append(known, change, list, [...conv.all.values()]);
+  unsaved.delete(leaf);
   if (now) place(now);
   tell({ chat: conv.id });
 }

@@ -347,11 +347,11 @@ async function run(conv: Conversation, start: Message, prefill: boolean): Promis
     if (abort.signal.aborted) break;
     update(conv.id, { phase: "connect" });
   }
-  receiving.delete(r);
   unwatch();
   const stopped = abort.signal.aborted;
   await r.end(stopped ? { status: "stopped" }
     : error ? { status: r.got && error.kind === "down" ? "interrupted" : "error", fault: error.fault } : { status: "done" });
+  receiving.delete(r);
   await release(start.id, r.lost);
   finish(conv.id);
   speakRest();
@@ -442,7 +442,8 @@ export function contextUsed(conv: Conversation | null): number {
 
 export const contextLimit = (): number => props.value?.context ?? 0;
 
-// A page that is left has no time for the database, so what came since the last save is put where it is written at once.
+// What came since the last save. (A browser ends requests before it tells the page, which then takes the answer for cut
+// off, but cannot store it any more.)
 export function keepOnLeave(): void {
   addEventListener("pagehide", () => receiving.forEach((r) => {
     r.save();

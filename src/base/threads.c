@@ -166,8 +166,7 @@ static void wait_until_done(swl_threads *t)
         pause_cpu();
     }
     pthread_mutex_lock(&t->lock);
-    atomic_exchange(&t->caller_sleeping,
-                    true); /* an exchange: the load of busy must not pass it, in emulators either */
+    atomic_exchange(&t->caller_sleeping, true); /* an exchange: the load of busy must not pass it, in emulators either */
     while (atomic_load(&t->busy))
         pthread_cond_wait(&t->done, &t->lock);
     atomic_store(&t->caller_sleeping, false);

@@ -366,6 +366,10 @@ INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_
     int32_t passes = (n_tok + FEW - 1) / FEW, i, t, end;
     swl_act from = *a;
 
+    if (swl_matmul_few_fits_avx512(w, n_rows, n_tok)) {
+        swl_matmul_few_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+        return;
+    }
     if (n_tok >= MANY && swl_matmul_tile_fits_avx512(w)) {
         swl_matmul_tile_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
         return;

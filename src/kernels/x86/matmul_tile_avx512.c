@@ -3,11 +3,7 @@
  * a time, so that a register holds four columns of sixteen rows, a lane of a register is a row and no sum ever crosses
  * lanes. A unit's codes fill sixteen registers at most and stay there while all tokens of a block go past, whose
  * activations the multiplication itself broadcasts, four bytes at a time.
- *
- * Units come in the order of the contract's lanes, and lanes in that of the fold's tree, so that a token keeps no lanes,
- * only a stack of finished branches, which are added up like the digits of a binary counter. The even and the odd lanes
- * are two such trees that grow side by side (lanes 0 8 4 12 2 10 6 14, and the ones after each), because neighbouring
- * units share a line of memory.
+ * The order of the units and the stacks of branches are those of tile_avx512.h.
  *
  *   codes   [unit of a step][unit / 4][16 rows][4]    bytes; four bits: [unit / 8][16 rows][8]
  *   scales  [scale of a row][16 rows]                 float32, biases the same
@@ -18,31 +14,14 @@
 
 #include <stdalign.h>
 
-#include "kernels/x86/quant_avx512.h"
+#include "kernels/x86/tile_avx512.h"
 
 enum {
-    ROWS = 16,
-    TOKENS = 64,             /* of a block: their stacks stay near */
-    UNITS_MAX = 288,         /* of a row */
-    SCALES = 72 * TOKENS,    /* units of a block, of all its tokens together */
+    TOKENS = 64,          /* of a block: their stacks stay near */
+    SCALES = 72 * TOKENS, /* units of a block, of all its tokens together */
     X_BYTES = 64 * SCALES,
-    STEP_BYTES = 64 * ROWS,
-    DEPTH = 4                /* branches of a tree of eight lanes that wait, and the one that grows */
+    STEP_BYTES = 64 * ROWS
 };
-
-/* A unit of every row, and what is to be done with its lane afterwards. */
-typedef struct place {
-    int32_t unit;
-    bool goes_on;      /* its lane has begun */
-    int8_t at;         /* where on the stacks its lane is */
-    int8_t merges;     /* branches below that are finished with it */
-} place;
-
-typedef struct order {
-    int32_t n_units;
-    bool odd; /* there is an odd lane */
-    place place[UNITS_MAX];
-} order;
 
 typedef struct tile {
     const swl_matrix *w;
@@ -59,95 +38,7 @@ typedef struct tokens {
     alignas(64) float stack[2 * DEPTH][TOKENS][ROWS];
 } tokens;
 
-/* ---- order ----------------------------------------------------------------------------------------------- */
-
-/* A tree of eight lanes while it is laid out: which branches have units, and how many wait. */
-typedef struct tree {
-    bool has[DEPTH];
-    int8_t base, depth;
-    place *last;
-} tree;
-
-static void begin_lane(tree *t, bool some)
-{
-    t->depth = (int8_t)(t->depth + some);
-}
-
-/* Lane number i of eight is complete: it is added to the branches that end with it. Those without units are left out. */
-static void end_lane(tree *t, int32_t i, bool some)
-{
-    int32_t level;
-
-    for (level = 0; i >> level & 1; level++) {
-        if (some && t->has[level]) {
-            t->last->merges++;
-            t->depth--;
-        }
-        some = some || t->has[level];
-    }
-    t->has[level] = some;
-}
-
-static void place_unit(order *o, tree *t, int32_t unit)
-{
-    t->last = &o->place[o->n_units++];
-    *t->last = (place){unit, unit >= SWL_LANES, (int8_t)(t->base + t->depth - 1), 0};
-}
-
-static void place_units(order *o, int32_t n_units)
-{
-    static const uint8_t lane_at[SWL_LANES / 2] = {0, 8, 4, 12, 2, 10, 6, 14};
-    tree even = {.base = 0}, odd = {.base = DEPTH};
-    int32_t i, u;
-
-    o->n_units = 0;
-    o->odd = n_units > 1;
-    for (i = 0; i < SWL_LANES / 2; i++) {
-        int32_t lane = lane_at[i];
-
-        begin_lane(&even, lane < n_units);
-        begin_lane(&odd, lane + 1 < n_units);
-        for (u = lane; u < n_units; u += SWL_LANES) {
-            place_unit(o, &even, u);
-            if (u + 1 < n_units)
-                place_unit(o, &odd, u + 1);
-        }
-        end_lane(&even, i, lane < n_units);
-        end_lane(&odd, i, lane + 1 < n_units);
-    }
-}
-
 /* ---- unpacking ------------------------------------------------------------------------------------------- */
-
-/* 16 x 16 elements of 32 bits. */
-INLINE void transpose(__m512i *v)
-{
-    __m512i t[16];
-    int i;
-
-#pragma GCC unroll 8
-    for (i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    }
-#pragma GCC unroll 4
-    for (i = 0; i < 16; i += 4) {
-        v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-        v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-        v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-#pragma GCC unroll 4
-    for (i = 0; i < 4; i++) {
-        __m512i a = _mm512_shuffle_i32x4(v[i], v[i + 4], 0x88), b = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0x88);
-        __m512i c = _mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd), d = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0xdd);
-
-        v[i] = _mm512_shuffle_i32x4(a, b, 0x88);
-        v[i + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
-        v[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88);
-        v[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
-    }
-}
 
 /* The stored bytes of `n` units of one row side by side. A masked load at a pointer moved back puts a unit's bytes in
  * their place; it reads no others. */
@@ -246,40 +137,6 @@ static void unpack(const tile *t, const place *p, int32_t n, uint8_t *to, int un
     }
 }
 
-/* Scales of the tile's rows, n to a row: 64 bytes of each row at a time become columns. */
-static void unpack_scales(const tile *t, const uint8_t *from, int32_t n, float (*to)[ROWS])
-{
-    int64_t size = swl_dtype_size(t->w->sdtype), row_bytes = n * size, at;
-    const __m512i high = _mm512_set1_epi32((int32_t)0xffff0000);
-    int32_t i;
-
-    from += t->row * row_bytes;
-    for (at = 0; at < row_bytes; at += 64) {
-        __m512i v[16];
-
-#pragma GCC unroll 16
-        for (i = 0; i < 16; i++)
-            v[i] = load_bytes(from + row_bytes * min_i32(i, t->n_rows - 1) + at, row_bytes - at);
-        transpose(v);
-#pragma GCC unroll 16
-        for (i = 0; i < 16; i++) {
-            int64_t k = (at + 4 * i) / size;
-
-            if (k >= n)
-                break;
-            if (size == 4) {
-                _mm512_store_si512(to[k], v[i]);
-            } else if (t->w->sdtype == SWL_DT_BF16) {
-                _mm512_store_si512(to[k], _mm512_slli_epi32(v[i], 16));
-                _mm512_store_si512(to[k + 1], _mm512_and_si512(v[i], high));
-            } else {
-                _mm512_store_ps(to[k], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v[i])));
-                _mm512_store_ps(to[k + 1], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(v[i], 16))));
-            }
-        }
-    }
-}
-
 /* ---- what comes next ------------------------------------------------------------------------------------- */
 
 /* The next tile's bytes, asked for a few lines at a time all through this tile: sixteen rows at once is an order that no
@@ -304,15 +161,6 @@ INLINE void ask_ahead(ahead *a)
 }
 
 /* ---- products -------------------------------------------------------------------------------------------- */
-
-typedef int32_t __attribute__((may_alias, aligned(1))) any_i32;
-
-/* acc + four codes of each row times the four activations at x. Compilers would broadcast by an instruction of its own. */
-INLINE __m512i dot4(__m512i acc, __m512i w, const int8_t *x)
-{
-    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const any_i32 *)x));
-    return acc;
-}
 
 /* A unit's codes, four columns to a register. */
 INLINE void load_unit(__m512i *w, const uint8_t *codes, int bits, int unit)
@@ -422,12 +270,6 @@ static void add_step_any(tokens *k, const tile *s, const place *p, int32_t n, co
 
 /* ---- tokens ---------------------------------------------------------------------------------------------- */
 
-/* A shuffle of bytes: of eight the even ones first. */
-INLINE __m512i in_eights(void)
-{
-    return _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
-}
-
 /* One token's activations, unit by unit. */
 INLINE void load_x(tokens *k, const int8_t *q, int32_t t, int32_t n_units, int bits, int unit)
 {
@@ -513,12 +355,8 @@ static void store_tile(const tile *s, const tokens *k, const order *o, float *ou
     int32_t t;
 
     for (t = 0; t < k->n; t++) {
-        __m512 v = _mm512_load_ps(k->stack[0][t]);
+        __m512 v = close_tree(o, _mm512_load_ps(k->stack[0][t]), _mm512_load_ps(k->stack[DEPTH][t]));
 
-        if (o->odd)
-            v = _mm512_add_ps(v, _mm512_load_ps(k->stack[DEPTH][t]));
-        if (o->n_units < SWL_LANES) /* lanes that were left out are zero: that matters only if all others are -0 */
-            v = _mm512_add_ps(v, _mm512_setzero_ps());
         _mm512_mask_storeu_ps(out + t * ldo, low16(s->n_rows), v);
     }
 }
@@ -526,15 +364,15 @@ static void store_tile(const tile *s, const tokens *k, const order *o, float *ou
 static void run_tile(tile *s, tokens *k, const order *o, int unit, float *out, int64_t ldo)
 {
     int32_t step = (s->w->type == SWL_W_A4 ? 128 : 64) / unit, n_steps = (o->n_units + step - 1) / step, u, n;
-    int32_t n_scales = s->w->cols / s->w->group, groups = k->n < 4 ? 1 : k->n / 4;
-    int64_t scale_bytes = n_scales * (int64_t)swl_dtype_size(s->w->sdtype), row = s->row + ROWS;
+    int32_t groups = k->n < 4 ? 1 : k->n / 4;
+    int64_t scale_bytes = swl_matrix_scale_bytes(s->w), row = s->row + ROWS;
     ahead codes_ahead = ahead_of(s->w->data, s->row_bytes, row, s->n_next, o->n_units * groups);
     ahead ws_ahead = ahead_of(s->w->scales, scale_bytes, row, s->n_next, n_steps);
     ahead wb_ahead = ahead_of(s->w->biases, scale_bytes, row, s->n_next, n_steps);
     alignas(64) uint8_t codes[STEP_BYTES];
 
-    unpack_scales(s, s->w->scales, n_scales, s->ws);
-    unpack_scales(s, s->w->biases, n_scales, s->wb);
+    unpack_scales(s->w, s->w->scales, s->row, s->n_rows, s->ws);
+    unpack_scales(s->w, s->w->biases, s->row, s->n_rows, s->wb);
     for (u = 0; u < o->n_units; u += n) {
         n = min_i32(step, o->n_units - u);
         ask_ahead(&ws_ahead);

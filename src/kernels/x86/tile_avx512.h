@@ -1,0 +1,224 @@
+/*
+ * tile_avx512.h: what the AVX-512 kernels share whose lanes are rows: the order in which a tile of sixteen rows goes
+ * through its units, and how rows become lanes. For files built with AVX-512 flags only.
+ *
+ * Units come in the order of the contract's lanes, and lanes in that of the fold's tree, so that a token keeps no lanes,
+ * only a stack of finished branches, which are added up like the digits of a binary counter. The even and the odd lanes
+ * are two such trees that grow side by side (lanes 0 8 4 12 2 10 6 14, and the ones after each), because neighbouring
+ * units share a line of memory.
+ */
+#ifndef SWL_KERNELS_TILE_AVX512_H
+#define SWL_KERNELS_TILE_AVX512_H
+
+#include "kernels/x86/quant_avx512.h"
+
+enum {
+    ROWS = 16,
+    UNITS_MAX = 288, /* of a row */
+    DEPTH = 4        /* branches of a tree of eight lanes that wait, and the one that grows */
+};
+
+/* A unit of every row, and what is to be done with its lane afterwards. */
+typedef struct place {
+    int32_t unit;
+    bool goes_on;  /* its lane has begun */
+    int8_t at;     /* where on the stacks its lane is */
+    int8_t merges; /* branches below that are finished with it */
+} place;
+
+typedef struct order {
+    int32_t n_units;
+    bool odd;                    /* there is an odd lane */
+    place place[UNITS_MAX + 1];  /* the last one twice, for who looks ahead */
+} order;
+
+/* ---- order ----------------------------------------------------------------------------------------------- */
+
+/* A tree of eight lanes while it is laid out: which branches have units, and how many wait. */
+typedef struct tree {
+    bool has[DEPTH];
+    int8_t base, depth;
+    place *last;
+} tree;
+
+INLINE void begin_lane(tree *t, bool some)
+{
+    t->depth = (int8_t)(t->depth + some);
+}
+
+/* Lane number i of eight is complete: it is added to the branches that end with it. Those without units are left out. */
+INLINE void end_lane(tree *t, int32_t i, bool some)
+{
+    int32_t level;
+
+    for (level = 0; i >> level & 1; level++) {
+        if (some && t->has[level]) {
+            t->last->merges++;
+            t->depth--;
+        }
+        some = some || t->has[level];
+    }
+    t->has[level] = some;
+}
+
+INLINE void place_unit(order *o, tree *t, int32_t unit)
+{
+    t->last = &o->place[o->n_units++];
+    *t->last = (place){unit, unit >= SWL_LANES, (int8_t)(t->base + t->depth - 1), 0};
+}
+
+static inline void place_units(order *o, int32_t n_units)
+{
+    static const uint8_t lane_at[SWL_LANES / 2] = {0, 8, 4, 12, 2, 10, 6, 14};
+    tree even = {.base = 0}, odd = {.base = DEPTH};
+    int32_t i, u;
+
+    o->n_units = 0;
+    o->odd = n_units > 1;
+    for (i = 0; i < SWL_LANES / 2; i++) {
+        int32_t lane = lane_at[i];
+
+        begin_lane(&even, lane < n_units);
+        begin_lane(&odd, lane + 1 < n_units);
+        for (u = lane; u < n_units; u += SWL_LANES) {
+            place_unit(o, &even, u);
+            if (u + 1 < n_units)
+                place_unit(o, &odd, u + 1);
+        }
+        end_lane(&even, i, lane < n_units);
+        end_lane(&odd, i, lane + 1 < n_units);
+    }
+    o->place[n_units] = o->place[n_units - 1];
+}
+
+/* What the stacks' first branches add up to. Lanes that were left out are zero: that matters only if all others are -0. */
+INLINE __m512 close_tree(const order *o, __m512 even, __m512 odd)
+{
+    if (o->odd)
+        even = _mm512_add_ps(even, odd);
+    return o->n_units < SWL_LANES ? _mm512_add_ps(even, _mm512_setzero_ps()) : even;
+}
+
+/* ---- rows to lanes --------------------------------------------------------------------------------------- */
+
+/* 16 x 16 elements of 32 bits. */
+INLINE void transpose(__m512i *v)
+{
+    __m512i t[16];
+    int i;
+
+#pragma GCC unroll 8
+    for (i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (i = 0; i < 16; i += 4) {
+        v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (i = 0; i < 4; i++) {
+        __m512i a = _mm512_shuffle_i32x4(v[i], v[i + 4], 0x88), b = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0x88);
+        __m512i c = _mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd), d = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0xdd);
+
+        v[i] = _mm512_shuffle_i32x4(a, b, 0x88);
+        v[i + 8] = _mm512_shuffle_i32x4(a, b, 0xdd);
+        v[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88);
+        v[i + 12] = _mm512_shuffle_i32x4(c, d, 0xdd);
+    }
+}
+
+/* Rows 0, 4, 8, 12 of 16 bytes each. */
+INLINE __m512i every_fourth_row(const uint8_t *p, int64_t row_bytes)
+{
+    __m256i low = _mm256_castsi128_si256(_mm_loadu_si128((const void *)p));
+    __m256i high = _mm256_castsi128_si256(_mm_loadu_si128((const void *)(p + 8 * row_bytes)));
+
+    low = _mm256_inserti128_si256(low, _mm_loadu_si128((const void *)(p + 4 * row_bytes)), 1);
+    high = _mm256_inserti128_si256(high, _mm_loadu_si128((const void *)(p + 12 * row_bytes)), 1);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+/* 16 bytes of sixteen rows: w[i] gets bytes [4i, 4i + 4) of all. */
+INLINE void load_quarter(const uint8_t *p, int64_t row_bytes, __m512i *w)
+{
+    __m512i a = every_fourth_row(p, row_bytes), b = every_fourth_row(p + row_bytes, row_bytes);
+    __m512i c = every_fourth_row(p + 2 * row_bytes, row_bytes), d = every_fourth_row(p + 3 * row_bytes, row_bytes);
+    __m512i ab = _mm512_unpacklo_epi32(a, b), cd = _mm512_unpacklo_epi32(c, d);
+
+    a = _mm512_unpackhi_epi32(a, b);
+    c = _mm512_unpackhi_epi32(c, d);
+    w[0] = _mm512_unpacklo_epi64(ab, cd);
+    w[1] = _mm512_unpackhi_epi64(ab, cd);
+    w[2] = _mm512_unpacklo_epi64(a, c);
+    w[3] = _mm512_unpackhi_epi64(a, c);
+}
+
+/* Scales k and, of two bytes each, k + 1 of sixteen rows. */
+INLINE void store_scales(swl_dtype t, __m512i v, int64_t k, float (*to)[ROWS])
+{
+    const __m512i high = _mm512_set1_epi32((int32_t)0xffff0000);
+
+    if (t == SWL_DT_F32) {
+        _mm512_store_si512(to[k], v);
+    } else if (t == SWL_DT_BF16) {
+        _mm512_store_si512(to[k], _mm512_slli_epi32(v, 16));
+        _mm512_store_si512(to[k + 1], _mm512_and_si512(v, high));
+    } else {
+        _mm512_store_ps(to[k], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)));
+        _mm512_store_ps(to[k + 1], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(v, 16))));
+    }
+}
+
+/* The scales (or biases) of n_rows rows from `row` on; the last row stands for those that are missing of sixteen. to: one
+ * more than a row has. */
+static inline void unpack_scales(const swl_matrix *w, const uint8_t *from, int64_t row, int32_t n_rows,
+                                 float (*to)[ROWS])
+{
+    int64_t n = w->cols / w->group, size = w->sdtype == SWL_DT_F32 ? 4 : 2, row_bytes = n * size, at;
+    __m512i v[16];
+    int32_t i;
+
+    from += row * row_bytes;
+    if (n_rows == ROWS && row_bytes % 16 == 0) {
+        for (at = 0; at < row_bytes; at += 16) {
+            load_quarter(from + at, row_bytes, v);
+#pragma GCC unroll 4
+            for (i = 0; i < 4; i++)
+                store_scales(w->sdtype, v[i], (at + 4 * i) / size, to);
+        }
+        return;
+    }
+    for (at = 0; at < row_bytes; at += 64) {
+#pragma GCC unroll 16
+        for (i = 0; i < 16; i++)
+            v[i] = load_bytes(from + row_bytes * min_i32(i, n_rows - 1) + at, row_bytes - at);
+        transpose(v);
+#pragma GCC unroll 16
+        for (i = 0; i < 16; i++)
+            if ((at + 4 * i) / size < n)
+                store_scales(w->sdtype, v[i], (at + 4 * i) / size, to);
+    }
+}
+
+/* ---- products -------------------------------------------------------------------------------------------- */
+
+typedef int32_t __attribute__((may_alias, aligned(1))) any_i32;
+
+/* acc + four codes of each row times the four activations at x. Compilers would broadcast by an instruction of its own. */
+INLINE __m512i dot4(__m512i acc, __m512i w, const int8_t *x)
+{
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const any_i32 *)x));
+    return acc;
+}
+
+/* A shuffle of bytes: of eight the even ones first, as dot4 wants the activations of four-bit codes. */
+INLINE __m512i in_eights(void)
+{
+    return _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+}
+
+#endif

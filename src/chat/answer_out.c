@@ -3,6 +3,7 @@
 #include <openssl/rand.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "chat/engine.h"
@@ -29,7 +30,7 @@ static void new_call_id(char id[32])
 
     if (RAND_bytes(random, sizeof random) != 1)
         for (size_t i = 0; i < sizeof random; i++) /* no source of randomness: unlikely to repeat all the same */
-            random[i] = (unsigned char)(1e9 * swl_now() / (double)(1 + 7 * i));
+            random[i] = (unsigned char)(1e9 * swl_seconds() / (double)(1 + 7 * i));
     memcpy(id, "call_", 5);
     for (size_t i = 0; i < sizeof random; i++)
         id[5 + i] = digits[random[i] % 62];

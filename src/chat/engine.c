@@ -10,19 +10,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "chat/engine.h"
 
 #define PROMPT_LOGITS_BYTES_MAX ((size_t)8 << 20)
-
-double swl_now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
 
 /* ---- opening and closing ---- */
 
@@ -148,7 +141,7 @@ swl_status swl_engine_submit(swl_engine *e, swl_request *r, swl_error *err)
         return swl_fail(err, SWL_E_ARG,
                         "a request can be submitted once, to its own engine, and only if its prompt fits");
     r->phase = SWL_REQUEST_WAITING;
-    r->submitted = swl_now();
+    r->submitted = swl_seconds();
     r->next = NULL;
     pthread_mutex_lock(&e->lock);
     *e->waiting_end = r;
@@ -222,7 +215,7 @@ static void leave_slot(swl_engine *e, swl_request *r)
         swl_session_reset(s->session);
     s->session->watch = NULL;
     s->owner = NULL;
-    s->used_at = swl_now();
+    s->used_at = swl_seconds();
     r->slot = NULL;
     e->n_running--;
     swl_slot_note(e, s);
@@ -230,7 +223,7 @@ static void leave_slot(swl_engine *e, swl_request *r)
 
 static void finish_usage(swl_request *r)
 {
-    double now = swl_now(), start = r->started > 0 ? r->started : now,
+    double now = swl_seconds(), start = r->started > 0 ? r->started : now,
            first = r->first_token > 0 ? r->first_token : now;
 
     r->usage.queue_seconds = start - r->submitted;
@@ -294,7 +287,7 @@ static void start(swl_engine *e, swl_request *r)
         finish(e, r, SWL_FINISH_CANCELLED, NULL);
         return;
     }
-    r->started = swl_now();
+    r->started = swl_seconds();
     e->n_running++;
     st = swl_slot_take(e, r, &err);
     if (!r->slot)
@@ -373,7 +366,7 @@ static void draw(swl_engine *e, swl_request *r, const float *logits)
         return;
     }
     if (!(r->first_token > 0))
-        r->first_token = swl_now();
+        r->first_token = swl_seconds();
     if ((!r->o.ignore_stop || r->state) && swl_tokenizer_is_stop(e->tokenizer, id)) {
         finish(e, r, SWL_FINISH_STOP, NULL);
         return;
@@ -671,7 +664,7 @@ void swl_engine_wake(swl_engine *e)
 
 void swl_engine_stats_get(swl_engine *e, swl_engine_stats *out, swl_slot_info *slots, int32_t n_slots)
 {
-    double now = swl_now();
+    double now = swl_seconds();
 
     pthread_mutex_lock(&e->lock);
     *out = e->stats;

@@ -185,7 +185,6 @@ struct swl_engine {
     uint32_t *mask;           /* [(vocab + 31) / 32] */
 };
 
-double swl_now(void);
 /* What statistics say of a slot is what it is now. */
 void swl_slot_note(swl_engine *e, const swl_slot *s);
 

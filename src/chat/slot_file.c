@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/path.h"
@@ -174,7 +175,7 @@ static swl_status read_slot(swl_engine *e, swl_slot *s, const char *path, const 
     }
     s->base = swl_session_n_tokens(s->session);
     s->used = ++e->clock;
-    s->used_at = swl_now();
+    s->used_at = swl_seconds();
     swl_slot_note(e, s);
     return SWL_OK;
 }

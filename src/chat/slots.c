@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "chat/engine.h"
@@ -251,7 +252,7 @@ swl_status swl_slot_take(swl_engine *e, swl_request *r, swl_error *err)
         st = st ? st : follow;
         r->slot->owner = st ? NULL : r;
         r->slot->used = e->clock;
-        r->slot->used_at = swl_now();
+        r->slot->used_at = swl_seconds();
     }
     return st;
 }

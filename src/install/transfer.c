@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -44,14 +45,6 @@ typedef struct stream {
     size_t n_text;
     uint64_t n_max;
 } stream;
-
-double swl_seconds(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
 
 /* Between a half and one; only spreads clients, so the clock's last digits do. */
 static double jitter(void)

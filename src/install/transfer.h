@@ -65,7 +65,4 @@ swl_status swl_transfer_size(swl_transfer *t, const char *url, uint64_t *size, i
 /* Says why the endpoint refused; SWL_E_NETWORK, or SWL_E_NOT_FOUND for 404. `what`: "file x", "repository org/name". */
 swl_status swl_transfer_refused(const swl_transfer *t, const char *url, int status, const char *what, swl_error *err);
 
-/* Monotonic. */
-double swl_seconds(void);
-
 #endif

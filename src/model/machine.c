@@ -8,12 +8,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #if !defined(_WIN32)
 #include <sys/statvfs.h>
 #endif
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -32,14 +32,6 @@
 #define READ_BYTES (1728 * UINT64_C(1024)) /* an expert of the 35B model at four bits */
 
 enum { IN_FLIGHT = 16, PASSES = 5 };
-
-static double now_seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- memory --------------------------------------------------------------------------------------------------------------- */
 
@@ -69,10 +61,10 @@ static swl_status measure_memory(swl_machine_info *out, swl_error *err)
         swl_peak_init(&r.peak, swl_cpu_flags());
         memset(memory, 1, size);
         for (int i = 0; i < PASSES; i++) {
-            double begin = now_seconds(), rate;
+            double begin = swl_seconds(), rate;
 
             swl_threads_run(threads, (int32_t)(size / MIB), read_one, &r);
-            rate = (double)size / (now_seconds() - begin);
+            rate = (double)size / (swl_seconds() - begin);
             out->memory_read = rate > out->memory_read ? rate : out->memory_read;
         }
         swl_threads_free(threads);
@@ -112,7 +104,7 @@ static void start_read(drive_run *d, int32_t i)
 /* Keeps the reads going for a second, then lets them end. */
 static double drive_loop(drive_run *d)
 {
-    double begin = now_seconds();
+    double begin = swl_seconds();
     swl_io_read *done[IN_FLIGHT];
     int32_t n_flying = IN_FLIGHT;
 
@@ -124,13 +116,13 @@ static double drive_loop(drive_run *d)
         for (int32_t i = 0; i < n; i++) {
             d->n_bytes += done[i]->need;
             d->error = d->error ? d->error : done[i]->error;
-            if (!d->error && now_seconds() - begin < 1.0)
+            if (!d->error && swl_seconds() - begin < 1.0)
                 start_read(d, (int32_t)(done[i] - d->reads));
             else
                 n_flying--;
         }
     }
-    return now_seconds() - begin;
+    return swl_seconds() - begin;
 }
 
 static swl_status read_file(int fd, const char *path, swl_machine_info *out, swl_error *err)
@@ -184,7 +176,7 @@ static swl_status fill(int fd, const char *path, swl_error *err)
 static swl_status measure_drive(const char *dir, swl_machine_info *out, swl_error *err)
 {
     char *path = swl_asprintf("%s/.swiftlet-measure.%ld", dir, (long)getpid());
-    double begin = now_seconds();
+    double begin = swl_seconds();
     int fd = -1;
     swl_status st = path ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory");
 
@@ -195,7 +187,7 @@ static swl_status measure_drive(const char *dir, swl_machine_info *out, swl_erro
         st = fd < 0 ? swl_fail_errno(err, path, "cannot create %s", path) : fill(fd, path, err);
     }
     if (!st) {
-        out->drive_write = (double)FILE_BYTES / (now_seconds() - begin);
+        out->drive_write = (double)FILE_BYTES / (swl_seconds() - begin);
         st = read_file(fd, path, out, err);
     }
     if (fd >= 0) {

@@ -5,8 +5,8 @@
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/sysmem.h"
@@ -17,14 +17,6 @@
 #define MIB (UINT64_C(1) << 20)
 
 enum { PASSES = 7, DOT_ROUNDS = 200000, IN_FLIGHT = 16 };
-
-static double now_seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static double median(double *x, int n)
 {
@@ -73,9 +65,9 @@ static double rate(struct swl_model *m, int32_t n, void (*job)(void *, int32_t, 
 
     swl_threads_run(m->threads, n, job, r);
     for (int i = 0; i < PASSES; i++) {
-        begin = now_seconds();
+        begin = swl_seconds();
         swl_threads_run(m->threads, n, job, r);
-        rates[i] = amount / (now_seconds() - begin);
+        rates[i] = amount / (swl_seconds() - begin);
     }
     return median(rates, PASSES);
 }
@@ -167,7 +159,7 @@ static void start_read(drive_run *d, int32_t i)
 /* Keeps IN_FLIGHT reads going for a second, then lets them end. */
 static double drive_loop(drive_run *d)
 {
-    double begin = now_seconds();
+    double begin = swl_seconds();
     swl_io_read *done[IN_FLIGHT];
     int32_t n_flying = IN_FLIGHT, n, i;
 
@@ -178,13 +170,13 @@ static double drive_loop(drive_run *d)
         for (i = 0; i < n; i++) {
             d->n_bytes += done[i]->need;
             d->error = d->error ? d->error : done[i]->error;
-            if (!d->error && now_seconds() - begin < 1.0)
+            if (!d->error && swl_seconds() - begin < 1.0)
                 start_read(d, (int32_t)(done[i] - d->reads));
             else
                 n_flying--;
         }
     }
-    return now_seconds() - begin;
+    return swl_seconds() - begin;
 }
 
 static swl_status drive_open(drive_run *d, swl_error *err)

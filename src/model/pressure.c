@@ -4,8 +4,8 @@
  * memory is free it takes a sixteenth back. Never below one token's experts, never above the plan. What is leased stays.
  */
 #define _GNU_SOURCE
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/sysmem.h"
 #include "model/model.h"
 
@@ -27,14 +27,6 @@ int32_t swl_pressure_slots(double pressure, bool room, int32_t slots, int32_t lo
     return slots;
 }
 
-static double now_seconds(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
-
 /* Whether growing back to the plan would still leave the system its reserve. */
 static bool has_room(const struct swl_model *m)
 {
@@ -46,7 +38,7 @@ static bool has_room(const struct swl_model *m)
 
 void swl_pressure_tick(struct swl_model *m)
 {
-    double now = now_seconds(), pressure;
+    double now = swl_seconds(), pressure;
     int32_t slots, next;
 
     if (!m->store || m->ck->experts_absent || now - m->pressure_at < 1.0)

@@ -4,8 +4,8 @@
  */
 #define _GNU_SOURCE
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "model/model.h"
 
 const char *swl_phase_name(swl_phase phase)
@@ -15,18 +15,10 @@ const char *swl_phase_name(swl_phase phase)
     return phase >= 0 && phase < SWL_PHASE_COUNT ? names[phase] : "";
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
 void swl_phase_switch(struct swl_model *m, swl_phase phase)
 {
     swl_profiler *p = &m->profiler;
-    uint64_t now = now_ns();
+    uint64_t now = swl_nanoseconds();
 
     p->sums.phase_ns[p->phase] += now - p->phase_begin;
     p->phase = phase;
@@ -124,7 +116,7 @@ void swl_profile_experts(struct swl_model *m, int32_t n_experts, int32_t n_pairs
 void swl_profile_pass_begin(struct swl_model *m)
 {
     m->profiler.phase = SWL_PHASE_OTHER;
-    m->profiler.pass_begin = m->profiler.phase_begin = now_ns();
+    m->profiler.pass_begin = m->profiler.phase_begin = swl_nanoseconds();
 }
 
 static int32_t count_wanted(const swl_batch_item *item)
@@ -153,5 +145,5 @@ void swl_profile_pass_end(struct swl_model *m, const swl_batch_item *items, int3
     p->sums.n_tokens += (uint64_t)n_rows;
     p->sums.dense_bytes += p->dense_bytes + (n_wanted ? p->head_bytes : 0);
     p->sums.multiply_adds += (uint64_t)n_rows * p->dense_macs + (uint64_t)n_wanted * p->head_macs;
-    p->sums.ns += now_ns() - p->pass_begin;
+    p->sums.ns += swl_nanoseconds() - p->pass_begin;
 }

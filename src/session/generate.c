@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "session/session.h"
@@ -12,14 +12,6 @@ void swl_generate_options_init(swl_generate_options *opt)
 {
     memset(opt, 0, sizeof *opt);
     swl_sampling_init(&opt->sampling);
-}
-
-static double now_seconds(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
 typedef struct run {
@@ -165,7 +157,7 @@ swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_gen
 {
     run r = {.s = s, .opt = opt, .res = res};
     char tail[12];
-    double t0 = now_seconds(), t1;
+    double t0 = swl_seconds(), t1;
     swl_status st;
 
     memset(res, 0, sizeof *res);
@@ -178,7 +170,7 @@ swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_gen
     swl_detok_init(&r.detok);
     res->n_prompt = res->n_cached = reuse(s, opt);
     st = read_prompt(&r, res->n_cached, err);
-    t1 = now_seconds();
+    t1 = swl_seconds();
     while (!st && !res->finish)
         st = next_token(&r, err);
     if (st == SWL_E_CANCELLED) { /* no fault: the conversation goes back to its last mark */
@@ -187,7 +179,7 @@ swl_status swl_generate(swl_session *s, const swl_generate_options *opt, swl_gen
         st = SWL_OK;
     }
     res->prompt_seconds = t1 - t0;
-    res->generate_seconds = now_seconds() - t1;
+    res->generate_seconds = swl_seconds() - t1;
     if (!st && opt->on_token)
         opt->on_token(opt->arg, -1, tail, swl_detok_flush(&r.detok, tail));
     swl_free(r.text);

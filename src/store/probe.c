@@ -13,9 +13,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -91,14 +91,6 @@ typedef struct probe {
     _Atomic uint32_t sum;      /* of them all: used, so that they are not left out */
 } probe;
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static const swl_range *random_range(probe *p)
 {
     const swl_store_layer *l;
@@ -135,7 +127,7 @@ static double run_way(probe *p, swl_io *io, const swl_files *f, const way *w)
 {
     swl_io_read reads[16], *out[16];
     swl_io_list list = {0};
-    double begin = now_s(), seconds;
+    double begin = swl_seconds(), seconds;
     uint64_t bytes = 0, queued = 0;
     int32_t i, n, n_left = 0, n_reads = 0;
     bool failed = false;
@@ -152,7 +144,7 @@ static double run_way(probe *p, swl_io *io, const swl_files *f, const way *w)
             failed |= out[i]->error != 0;
             bytes += out[i]->done;
             n_reads++;
-            if (failed || (n_reads + n_left > N_READS && queued > PROBE_BYTES) || now_s() - begin > PROBE_TIME_S)
+            if (failed || (n_reads + n_left > N_READS && queued > PROBE_BYTES) || swl_seconds() - begin > PROBE_TIME_S)
                 continue;
             queue_read(p, f, out[i], w->direct, &list);
             queued += out[i]->size;
@@ -163,7 +155,7 @@ static double run_way(probe *p, swl_io *io, const swl_files *f, const way *w)
     }
     for (i = 0; i < w->depth && !w->direct; i++)
         swl_files_drop(reads[i].fd, reads[i].offset, reads[i].size);
-    seconds = now_s() - begin;
+    seconds = swl_seconds() - begin;
     return failed || seconds <= 0.0 ? 0.0 : (double)bytes / seconds;
 }
 
@@ -192,7 +184,7 @@ static bool fits(const way *w, const swl_io_wish *wish)
 
 static bool measure_all(swl_io_choice *out, const swl_io_wish *wish, const swl_store_config *c)
 {
-    probe p = {.c = c, .random = (uint64_t)(now_s() * 1e9), .sums = has_sums(c)};
+    probe p = {.c = c, .random = (uint64_t)(swl_seconds() * 1e9), .sums = has_sums(c)};
     const way *w = p.sums ? ways_with_sums : ways;
     enum { N_WAYS = sizeof ways / sizeof *ways };
     double speed[N_WAYS] = {0}, best = 0.0, s;

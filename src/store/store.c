@@ -8,8 +8,8 @@
 
 #include <assert.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "store/store_impl.h"
@@ -516,14 +516,6 @@ void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------ */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
-
 /* Marks leases that have become ready. */
 static swl_status look(const swl_store *s, int32_t layer, swl_lease *leases, int32_t n, int32_t *n_new, int32_t *n_missing,
                        swl_error *err)
@@ -555,12 +547,12 @@ static swl_status wait_for(swl_store *s, int32_t layer, swl_lease *leases, int32
     make_progress(s, false);
     st = look(s, layer, leases, n, &n_new, &n_missing, err);
     if (!st && n_missing && (all || !n_new)) {
-        begin = now_ns();
+        begin = swl_nanoseconds();
         do {
             make_progress(s, true);
             st = look(s, layer, leases, n, &n_new, &n_missing, err);
         } while (!st && n_missing && (all || !n_new));
-        s->stats.wait_ns += now_ns() - begin;
+        s->stats.wait_ns += swl_nanoseconds() - begin;
     }
     pthread_mutex_unlock(&s->lock);
     return st;

@@ -37,6 +37,7 @@ swl_status run_launch(const arguments *a, swl_error *err);
 swl_status run_completion(const arguments *a, swl_error *err);
 swl_status run_help(const arguments *a, swl_error *err);
 swl_status run_version(const arguments *a, swl_error *err);
+const char *commit_built(void); /* "": not known */
 
 /* By name or alias; CMD_COUNT with a suggestion in err. */
 command_id command_find(const char *name, swl_error *err);

@@ -2,6 +2,10 @@
 #include "commands.h"
 #include "output.h"
 
+#ifndef SWL_COMMIT /* cmake/commit.cmake */
+#define SWL_COMMIT ""
+#endif
+
 typedef struct part {
     const char *name, *licence, *use;
 } part;
@@ -19,6 +23,11 @@ static const part parts[] = {
 #endif
 };
 #define N_PARTS (int)(sizeof parts / sizeof parts[0])
+
+const char *commit_built(void)
+{
+    return SWL_COMMIT;
+}
 
 static json_t *licences(void)
 {
@@ -40,6 +49,7 @@ swl_status run_version(const arguments *a, swl_error *err)
     if (opt_on(a, OPT_JSON)) {
         json_t *o = out_object();
         json_object_set_new(o, "swiftlet", json_string(swl_version()));
+        json_object_set_new(o, "commit", *SWL_COMMIT ? json_string(SWL_COMMIT) : json_null());
         json_object_set_new(o, "jansson", json_string(JANSSON_VERSION));
         if (opt_on(a, OPT_LICENSES))
             json_object_set_new(o, "licences", licences());

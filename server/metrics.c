@@ -133,27 +133,64 @@ static void put_requests(srv_server *s, srv_text *t)
         srv_printf(t, "swiftlet_requests_cancelled_total{phase=\"%s\"} %llu\n", phases[i], (unsigned long long)m->cancelled[i]);
 }
 
+/* The store counts by powers of two. */
+static void put_reads(srv_text *t, const swl_model_stats *store)
+{
+    static const char name[] = "storage_read_seconds";
+    double bound = 50e-6;
+    uint64_t n = 0;
+
+    head(t, name, "histogram", "From asking for a read of experts until its end was noticed.");
+    for (int i = 0; i < SWL_READ_TIMES - 1; i++, bound *= 2) {
+        n += store->read_times[i];
+        srv_printf(t, "swiftlet_%s_bucket{le=\"%g\"} %llu\n", name, bound, (unsigned long long)n);
+    }
+    srv_printf(t, "swiftlet_%s_bucket{le=\"+Inf\"} %llu\nswiftlet_%s_sum %.9g\nswiftlet_%s_count %llu\n", name,
+               (unsigned long long)store->n_reads, name, 1e-9 * (double)store->read_ns, name, (unsigned long long)store->n_reads);
+}
+
+static void put_store(srv_server *s, srv_text *t)
+{
+    swl_model_stats store;
+
+    swl_model_stats_get(s->model.model, &store);
+    counter(t, "expert_cache_hits_total", "Experts that were in memory when they were needed.", store.expert_hits);
+    counter(t, "expert_cache_misses_total", "Experts that had to be read.", store.expert_misses);
+    counter(t, "expert_cache_evictions_total", "Experts that gave up their place in memory.", store.expert_evictions);
+    counter(t, "storage_reads_total", "Reads of experts that have ended.", store.n_reads);
+    counter(t, "storage_read_bytes_total", "Bytes of experts that were read.", store.expert_bytes_read);
+    gauge(t, "storage_queue_depth", "Reads of experts that are on their way.", store.n_reading);
+    gauge(t, "expert_cache_bytes", "Memory of the expert pool.", (double)store.pool_bytes);
+    put_reads(t, &store);
+}
+
+static void put_checkpoints(srv_server *s, srv_text *t, uint64_t n_marks, uint64_t disk_bytes)
+{
+    swl_memory_plan p;
+    uint64_t n_most;
+
+    swl_memory_plan_get(s->model.model, &p);
+    n_most = (uint64_t)p.n_marks * (uint64_t)p.n_sessions;
+    gauge(t, "session_checkpoints", "Places that conversations in memory can go back to.", (double)n_marks);
+    head(t, "session_checkpoint_bytes", "gauge", "What the places take in memory, and kept conversations on disk.");
+    srv_printf(t, "swiftlet_session_checkpoint_bytes{where=\"memory\"} %llu\n", (unsigned long long)(n_most ? p.marks / n_most * n_marks : 0));
+    srv_printf(t, "swiftlet_session_checkpoint_bytes{where=\"disk\"} %llu\n", (unsigned long long)disk_bytes);
+}
+
 static void put_engine(srv_server *s, srv_text *t)
 {
     swl_engine_stats e;
     swl_slot_info slots[64];
-    swl_model_stats store;
     uint64_t n_marks = 0;
 
     memset(slots, 0, sizeof slots);
     swl_engine_stats_get(s->model.engine, &e, slots, 64);
-    swl_model_stats_get(s->model.model, &store);
     for (int i = 0; i < 64 && i < e.n_slots; i++)
         n_marks += (uint64_t)slots[i].n_marks;
     gauge(t, "requests_running", "Requests that are being computed.", e.n_running);
     gauge(t, "requests_waiting", "Requests in line.", e.n_waiting);
-    counter(t, "expert_cache_hits_total", "Experts that were in memory when they were needed.", store.expert_hits);
-    counter(t, "expert_cache_misses_total", "Experts that had to be read.", store.expert_misses);
-    counter(t, "storage_read_bytes_total", "Bytes of experts that were read.", store.expert_bytes_read);
-    gauge(t, "expert_cache_bytes", "Memory of the expert pool.", (double)s->info.pool_bytes);
-    gauge(t, "session_checkpoints", "Places that conversations in memory can go back to.", (double)n_marks);
-    head(t, "session_checkpoint_bytes", "gauge", "What kept conversations take.");
-    srv_printf(t, "swiftlet_session_checkpoint_bytes{where=\"disk\"} %llu\n", (unsigned long long)e.disk_bytes);
+    put_store(s, t);
+    put_checkpoints(s, t, n_marks, e.disk_bytes);
     head(t, "prefix_hits_total", "counter", "Prompts whose beginning was computed already, by where it was found.");
     srv_printf(t, "swiftlet_prefix_hits_total{source=\"memory\"} %llu\nswiftlet_prefix_hits_total{source=\"disk\"} %llu\n",
                (unsigned long long)e.hits_memory, (unsigned long long)e.hits_disk);
@@ -203,5 +240,6 @@ void srv_metrics_write(srv_server *s, srv_text *t)
     put_engine(s, t);
     put_memory(s, t);
     head(t, "build_info", "gauge", "What is running.");
-    srv_printf(t, "swiftlet_build_info{version=\"%s\",cpu=\"%s\",backend=\"cpu\"} 1\n", swl_version(), s->info.cpu_level);
+    srv_printf(t, "swiftlet_build_info{version=\"%s\",commit=\"%s\",cpu=\"%s\",backend=\"cpu\"} 1\n", swl_version(),
+               s->opt.commit ? s->opt.commit : "", s->info.cpu_level);
 }

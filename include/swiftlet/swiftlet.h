@@ -192,9 +192,17 @@ SWL_API void swl_model_info_get(const swl_model *m, swl_model_info *out);
  * model also follows the system's own measure of memory pressure. Results do not depend on it. */
 SWL_API swl_status swl_model_resize_pool(swl_model *m, uint64_t pool_bytes, swl_error *err);
 
+enum { SWL_READ_TIMES = 16 };
+
 typedef struct swl_model_stats {
     uint64_t expert_hits, expert_misses, expert_bytes_read;
     uint64_t expert_guesses, expert_guesses_right; /* read on a guess; of those, used (they count as hits) */
+    uint64_t expert_evictions; /* gave up their place in the pool */
+    uint64_t n_reads;          /* of the drive that have ended, */
+    uint64_t read_ns;          /* the time from asking for each until its end was noticed, */
+    uint64_t read_times[SWL_READ_TIMES]; /* and how many took at most 50 us * 2^i; the last one has all longer ones too */
+    int32_t n_reading;         /* reads on their way */
+    uint64_t pool_bytes;       /* memory of the expert pool now */
 } swl_model_stats;
 SWL_API void swl_model_stats_get(const swl_model *m, swl_model_stats *out);
 

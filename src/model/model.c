@@ -294,5 +294,15 @@ void swl_model_stats_get(const swl_model *m, swl_model_stats *out)
 
     if (m->store)
         swl_store_stats_get(m->store, &s);
-    *out = (swl_model_stats){s.n_hits, s.n_misses, s.bytes_read, s.n_ahead, s.n_ahead_used};
+    *out = (swl_model_stats){.expert_hits = s.n_hits,
+                             .expert_misses = s.n_misses,
+                             .expert_bytes_read = s.bytes_read,
+                             .expert_guesses = s.n_ahead,
+                             .expert_guesses_right = s.n_ahead_used,
+                             .expert_evictions = s.n_evicted,
+                             .n_reads = s.n_reads,
+                             .read_ns = s.read_ns,
+                             .n_reading = s.n_reading,
+                             .pool_bytes = s.pool_bytes};
+    memcpy(out->read_times, s.read_times, sizeof out->read_times);
 }

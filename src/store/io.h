@@ -23,7 +23,8 @@ typedef struct swl_io_read {
     /* Called once when the outcome is known, before wait() returns the read, without locks, possibly on a thread of the
      * backend: the place for checksums. May be NULL. */
     void (*arrived)(struct swl_io_read *r);
-    void *owner;               /* for the submitter */
+    void *owner;               /* for the submitter, */
+    uint64_t began_ns, took_ns;/* as are these */
     /* outcome */
     uint64_t done;             /* bytes that arrived */
     int error;                 /* 0, an errno, or SWL_IO_ENDED */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <errno.h>
 
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/status.h"
 #include "store/store_impl.h"
@@ -17,6 +18,7 @@ static void arrived(swl_io_read *r)
     const swl_store_layer *d = &s->layers[f->layer].desc;
     int32_t i;
 
+    r->took_ns = swl_nanoseconds() - r->began_ns;
     if (!r->direct)
         swl_files_drop(r->fd, r->offset, r->size);
     if (atomic_fetch_sub(&f->n_missing, 1) != 1 || !f->verify)
@@ -39,6 +41,7 @@ void swl_load_prepare(swl_store *s, int32_t layer, int32_t expert, swl_io_list *
     swl_entry *e = &l->entries[expert];
     swl_frame *f = &s->frames[e->frame];
     const swl_range *r = l->desc.ranges + (int64_t)expert * l->desc.n_ranges;
+    uint64_t now = swl_nanoseconds();
     int32_t i;
 
     f->layer = layer;
@@ -58,7 +61,8 @@ void swl_load_prepare(swl_store *s, int32_t layer, int32_t expert, swl_io_list *
                                     .need = r[i].size,
                                     .dst = f->data + r[i].dst,
                                     .arrived = arrived,
-                                    .owner = s};
+                                    .owner = s,
+                                    .began_ns = now};
         swl_io_push(reads, &f->reads[i]);
     }
 }

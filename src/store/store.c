@@ -127,6 +127,7 @@ static void make_empty(swl_store *s, swl_store_part *l, int32_t expert)
 
     if (in_cache(l, expert))
         swl_cache_withdraw(&l->cache, expert);
+    s->stats.n_evicted += e->state == SWL_ENTRY_READY && !e->staged;
     e->state = SWL_ENTRY_EMPTY;
     if (e->staged)
         l->frames->n_staged--;
@@ -156,6 +157,17 @@ static void settle(swl_store *s, swl_store_part *l, int32_t expert)
         swl_cache_offer(&l->cache, expert);
 }
 
+static void count_read(swl_store_stats *t, const swl_io_read *r)
+{
+    int32_t i = 0;
+
+    while (i < SWL_READ_TIMES - 1 && r->took_ns > UINT64_C(50000) << i)
+        i++;
+    t->read_times[i]++;
+    t->n_reads++;
+    t->read_ns += r->took_ns;
+}
+
 static void take_read(swl_store *s, swl_io_read *r)
 {
     swl_frame *f = &s->frames[(r - s->reads) / s->n_ranges_max];
@@ -163,6 +175,7 @@ static void take_read(swl_store *s, swl_io_read *r)
     swl_entry *e = &l->entries[f->expert];
 
     s->n_in_flight--;
+    count_read(&s->stats, r);
     f->failed |= r->error != 0;
     if (--f->n_unread)
         return;
@@ -645,10 +658,21 @@ swl_status swl_store_resize(swl_store *s, int32_t slots_per_layer, swl_error *er
     return st;
 }
 
+static uint64_t pool_bytes(const swl_store *s)
+{
+    uint64_t n = 0;
+
+    for (int32_t i = 0; i < s->n_sizes; i++)
+        n += s->sizes[i].stride * (uint64_t)s->sizes[i].n_allowed;
+    return n;
+}
+
 void swl_store_stats_get(swl_store *s, swl_store_stats *out)
 {
     pthread_mutex_lock(&s->lock);
     *out = s->stats;
+    out->n_reading = s->n_in_flight;
+    out->pool_bytes = pool_bytes(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -672,12 +696,10 @@ int32_t swl_store_slots(swl_store *s)
 
 uint64_t swl_store_bytes(swl_store *s)
 {
-    uint64_t n = 0;
-    int32_t i;
+    uint64_t n;
 
     pthread_mutex_lock(&s->lock);
-    for (i = 0; i < s->n_sizes; i++)
-        n += s->sizes[i].stride * (uint64_t)s->sizes[i].n_allowed;
+    n = pool_bytes(s);
     pthread_mutex_unlock(&s->lock);
     return n;
 }

@@ -100,8 +100,13 @@ typedef struct swl_store_stats {
     uint64_t n_hits, n_misses; /* leases that found their expert in memory (or on its way), and that did not */
     uint64_t n_streamed;       /* misses that passed through without a place in the pool */
     uint64_t n_ahead, n_ahead_used; /* read on a guess; of those, leased (and counted as hits) */
+    uint64_t n_evicted;        /* good ones that gave up their place in the pool */
     uint64_t bytes_read;
+    uint64_t n_reads, read_ns; /* that have ended, and how long they took */
+    uint64_t read_times[SWL_READ_TIMES]; /* by how long, as in swl_model_stats */
     uint64_t wait_ns;          /* that callers waited for reads */
+    int32_t n_reading;         /* on their way */
+    uint64_t pool_bytes;       /* swl_store_bytes */
 } swl_store_stats;
 void swl_store_stats_get(swl_store *s, swl_store_stats *out);
 /* Guesses of one layer: read, and leased later. */

@@ -141,6 +141,30 @@ static void a_hit_of_a_call_is_not_evicted_by_its_misses(void **state)
     assert_int_equal(misses(f), 4);
 }
 
+static void reads_and_evictions_are_counted(void **state)
+{
+    fixture *f = *state;
+    const int32_t ab[] = {0, 1}, cda[] = {2, 3, 0};
+    swl_store_stats s;
+    uint64_t n = 0;
+
+    open_store(f, 3);
+    assert_int_equal(use(f, 0, ab, 2, NULL), SWL_OK);
+    assert_int_equal(use(f, 0, cda, 3, NULL), SWL_OK);
+    swl_store_stats_get(f->store, &s);
+    assert_int_equal(s.n_evicted, 1); /* of three places, for four experts */
+    assert_int_equal(s.n_reads, 8);   /* two for each */
+    assert_int_equal(s.n_reading, 0);
+    for (int i = 0; i < SWL_READ_TIMES; i++)
+        n += s.read_times[i];
+    assert_int_equal(n, s.n_reads);
+    assert_true(s.read_ns > 0);
+    assert_int_equal(s.pool_bytes, swl_store_bytes(f->store));
+    assert_int_equal(use(f, 1, ab, 2, NULL), SWL_OK); /* another layer: there is room */
+    swl_store_stats_get(f->store, &s);
+    assert_int_equal(s.n_evicted, 1);
+}
+
 static void more_leases_than_slots_are_refused_whole(void **state)
 {
     fixture *f = *state;
@@ -244,7 +268,8 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(parts_of_an_expert_come_together), T(what_was_used_lately_stays),
-        T(a_hit_of_a_call_is_not_evicted_by_its_misses), T(more_leases_than_slots_are_refused_whole),
+        T(a_hit_of_a_call_is_not_evicted_by_its_misses), T(reads_and_evictions_are_counted),
+        T(more_leases_than_slots_are_refused_whole),
         T(a_damaged_blob_is_named_and_never_used), T(a_file_cut_short_is_an_error),
         T(threads_share_the_pool_while_it_is_resized),
     };

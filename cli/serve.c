@@ -28,6 +28,7 @@ typedef struct serving {
     swl_model *model;
     swl_tokenizer *tokenizer;
     swl_engine *engine;
+    uint64_t request_bytes;
     words keys, origins, hosts;
 } serving;
 
@@ -102,6 +103,18 @@ static void name_model(serving *s)
         s->id[n - 6] = 0;
 }
 
+/* A part of the memory is for requests: bodies, what is made of them, answers. Who says --max-body gets what that takes. */
+static uint64_t request_bytes(const arguments *a, uint64_t limit)
+{
+    const uint64_t mib = 1 << 20;
+    uint64_t bytes = limit / 24 < 512 * mib ? limit / 24 : 512 * mib;
+
+    if (a->values[OPT_MAX_BODY].origin != FROM_BUILTIN)
+        bytes = a->values[OPT_MAX_BODY].size < limit / 64 ? 64 * a->values[OPT_MAX_BODY].size : limit;
+    bytes = bytes > limit / 4 ? limit / 4 : bytes;
+    return bytes < 32 * mib ? 32 * mib : bytes;
+}
+
 /* As many conversations at a time as were asked for, or as fit. */
 static swl_status open_model(serving *s, int32_t *n, swl_error *err)
 {
@@ -111,6 +124,11 @@ static swl_status open_model(serving *s, int32_t *n, swl_error *err)
 
     if (st)
         return st;
+    o.n_sessions = 1;
+    st = swl_memory_plan_make(&plan, &o, err);
+    if (st && st != SWL_E_BUDGET)
+        return st;
+    s->request_bytes = o.program_bytes = request_bytes(s->a, plan.limit);
     *n = opt_int(s->a, OPT_PARALLEL);
     for (;; --*n) {
         o.n_sessions = *n;
@@ -153,7 +171,7 @@ static swl_status on_load(void *arg, swl_server_model *out, swl_error *err)
     if (st)
         return st;
     *out = (swl_server_model){.model = s->model, .tokenizer = s->tokenizer, .engine = s->engine, .dir = s->dir, .id = s->id,
-                              .parallel = n};
+                              .parallel = n, .request_bytes = s->request_bytes};
     swl_sampling_init(&out->sampling);
     out->sampling.temperature = 1; /* for models that publish nothing */
     st = swl_sampling_load(&out->sampling, s->dir, err);
@@ -227,6 +245,7 @@ static void fill(swl_server_options *o, serving *s)
     o->max_body = a->values[OPT_MAX_BODY].size;
     o->grace_ms = (int32_t)(a->values[OPT_GRACE].real * 1000);
     o->log_prompts = opt_on(a, OPT_LOG_PROMPTS);
+    o->commit = commit_built();
     o->hurry = hurry ? atof(hurry) : 1;
     o->pulse = pulse ? atof(pulse) : 1;
     o->load = on_load;

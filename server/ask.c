@@ -534,3 +534,12 @@ bool srv_ask_named_tool(srv_job *j, const srv_json *name, const char *param, srv
     j->ask.o.constraint = srv_string(&j->doc, name, NULL);
     return j->ask.o.constraint || srv_no_memory(e);
 }
+
+bool srv_weigh_arguments(srv_job *j, const srv_json *arguments, const char *param, srv_error *e)
+{
+    srv_doc *d = &j->doc;
+
+    for (size_t i = 0; arguments && arguments->type == SRV_STRING && i < arguments->n_raw; i++)
+        d->weight += arguments->raw[i] == '{' || arguments->raw[i] == '[' || arguments->raw[i] == ',' ? SRV_WEIGHT_OTHER : 0;
+    return !d->weight_max || d->weight <= d->weight_max || srv_invalid(e, param, "the arguments have too many values");
+}

@@ -30,6 +30,9 @@ bool srv_ask_schema(srv_job *j, const srv_json *schema, const char *param, srv_e
 /* A model's name: repeated in answers. */
 bool srv_ask_model(srv_job *j, const srv_json *o, srv_error *e);
 
+/* Arguments given as text are parsed further on: what they hold counts as values of the body. */
+bool srv_weigh_arguments(srv_job *j, const srv_json *arguments, const char *param, srv_error *e);
+
 /* ---- messages on their way to the engine ---- */
 
 /* Collects them as Chat Completions has them: system text first, in one message. */

@@ -5,11 +5,24 @@
 #include <string.h>
 #include <zlib.h>
 
+bool srv_job_hold(srv_job *j, size_t n, srv_error *e)
+{
+    srv_server *s = j->server;
+
+    j->held += n;
+    if (atomic_fetch_add(&s->held, n) + n <= s->limits.held)
+        return true;
+    srv_fail(e, 503, "unavailable_error", NULL, "too many large requests at a time");
+    e->retry_after = 2;
+    return false;
+}
+
 static bool inflate_body(srv_job *j, srv_error *e)
 {
     z_stream z = {0};
     srv_text out = {0};
     char piece[65536];
+    bool room = true;
     int rc;
 
     if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
@@ -21,15 +34,18 @@ static bool inflate_body(srv_job *j, srv_error *e)
         z.avail_out = sizeof piece;
         rc = inflate(&z, Z_NO_FLUSH);
         srv_add(&out, piece, sizeof piece - z.avail_out);
-    } while (rc == Z_OK && out.n <= j->server->opt.max_body && !out.failed && !atomic_load(&j->cancelled));
+        room = srv_job_hold(j, sizeof piece - z.avail_out, e);
+    } while (rc == Z_OK && room && out.n <= j->server->limits.body && !out.failed && !atomic_load(&j->cancelled));
     inflateEnd(&z);
     srv_text_free(&j->body);
     j->body = out;
     if (out.failed)
         return srv_no_memory(e);
-    if (out.n > j->server->opt.max_body)
-        return srv_fail(e, 413, "invalid_request_error", NULL, "the inflated body is larger than the %llu bytes that are taken",
-                        (unsigned long long)j->server->opt.max_body);
+    if (out.n > j->server->limits.body)
+        return srv_fail(e, 413, "invalid_request_error", NULL, "the inflated body is larger than the %zu bytes that are taken",
+                        j->server->limits.body);
+    if (!room)
+        return false;
     return rc == Z_STREAM_END || srv_invalid(e, "", "the body is not gzip as its Content-Encoding says");
 }
 
@@ -68,19 +84,22 @@ bool srv_body(srv_job *j, srv_error *e)
 
     if (j->gzip && !inflate_body(j, e))
         return false;
+    j->doc.weight_max = j->server->limits.json_weight;
     switch (srv_json_parse(&j->doc, j->body.p ? j->body.p : "", j->body.n, &offset)) {
     case SRV_JSON_OK:
         break;
     case SRV_JSON_DEEP:
         return srv_invalid(e, "", "the body's JSON is nested deeper than %d levels", SRV_JSON_DEPTH);
     case SRV_JSON_MANY:
-        return srv_invalid(e, "", "the body's JSON has more than %d values", SRV_JSON_VALUES);
+        return srv_invalid(e, "", "the body's JSON has too many values");
     case SRV_JSON_MEMORY:
         return srv_no_memory(e);
     default:
         return srv_invalid(e, "", "the body is not JSON: it goes wrong at byte %zu", offset);
     }
     srv_text_free(&j->body);
+    if (!srv_job_hold(j, j->doc.n_values * sizeof(srv_json), e))
+        return false;
     if (j->doc.root->type != SRV_OBJECT)
         return srv_invalid(e, "", "the body is JSON, but no object");
     note_unknown(j);

@@ -111,6 +111,8 @@ static bool add_calls(srv_messages *m, const srv_json *calls, const char *param,
         snprintf(where, sizeof where, "%s[%d].function.arguments", param, i);
         if (args && args->type != SRV_STRING && args->type != SRV_OBJECT)
             return srv_invalid(e, where, "expected a string or an object");
+        if (!srv_weigh_arguments(m->job, args, where, e))
+            return false;
         srv_open(&m->rest, NULL, '{');
         if (id && id->type == SRV_STRING)
             srv_raw(&m->rest, "id", id->raw, id->n_raw);

@@ -25,12 +25,9 @@
 #include "job.h"
 #include "metrics.h"
 
-#define CONNECTIONS   64
 #define HEAD_SECONDS  10
 #define IDLE_SECONDS  60
 #define LINGER_SECONDS 2
-#define UNREAD_BYTES  (1 << 20)  /* that a reader of a stream may leave */
-#define AHEAD_BYTES   (256 << 10) /* that a client may send while it waits for an answer */
 
 static void input(srv_conn *c);
 
@@ -48,8 +45,8 @@ static void set_state(srv_conn *c, srv_conn_state state)
 
 static void free_request(srv_conn *c)
 {
-    c->server->body_bytes -= c->body_counted;
-    c->body_counted = 0;
+    atomic_fetch_sub(&c->server->held, c->held);
+    c->held = 0;
     srv_head_free(&c->head);
     srv_text_free(&c->body);
     c->chunks = (srv_chunks){0};
@@ -274,8 +271,8 @@ void srv_stream_write(srv_conn *c, const char *p, size_t n)
     write_bytes(c, p, n);
     if (c->chunked_out)
         write_bytes(c, "\r\n", 2);
-    if (evbuffer_get_length(bufferevent_get_output(c->bev)) > UNREAD_BYTES + n) {
-        srv_log(c->server, true, "a client left %d bytes unread and is dropped", UNREAD_BYTES);
+    if (evbuffer_get_length(bufferevent_get_output(c->bev)) > c->server->limits.unread + n) {
+        srv_log(c->server, true, "a client left %zu bytes unread and is dropped", c->server->limits.unread);
         srv_conn_destroy(c);
     }
 }
@@ -337,9 +334,9 @@ static bool check_content(srv_conn *c, srv_error *e)
         return srv_fail(e, 415, "invalid_request_error", NULL, "Content-Type has to be application/json");
     if (coding && strcasecmp(coding, "identity") && strcasecmp(coding, "gzip"))
         return srv_fail(e, 415, "invalid_request_error", NULL, "the only Content-Encoding is gzip");
-    if (c->head.has_length && c->head.length > c->server->opt.max_body)
-        return srv_fail(e, 413, "invalid_request_error", NULL, "the body has %llu bytes, more than the %llu that are taken",
-                        (unsigned long long)c->head.length, (unsigned long long)c->server->opt.max_body);
+    if (c->head.has_length && c->head.length > c->server->limits.body)
+        return srv_fail(e, 413, "invalid_request_error", NULL, "the body has %llu bytes, more than the %zu that are taken",
+                        (unsigned long long)c->head.length, c->server->limits.body);
     return true;
 }
 
@@ -441,24 +438,23 @@ static bool read_head(srv_conn *c)
     return true;
 }
 
-/* A little more than a body for every two connections would be too much: what all bodies take together is bounded. */
 static bool body_room(srv_conn *c, size_t n)
 {
     srv_server *s = c->server;
     srv_error e = {0};
 
-    if (c->body.n + n > s->opt.max_body) {
+    if (c->body.n + n > s->limits.body) {
         refuse(c, 413, "the body is larger than what is taken");
         return false;
     }
-    if (s->body_bytes + n > 2 * s->opt.max_body) {
+    if (atomic_load(&s->held) + n > s->limits.held) {
         srv_fail(&e, 503, "unavailable_error", NULL, "too many large requests at a time");
         e.retry_after = 2;
         srv_reply_error(c, &e);
         return false;
     }
-    s->body_bytes += n;
-    c->body_counted += n;
+    atomic_fetch_add(&s->held, n);
+    c->held += n;
     return true;
 }
 
@@ -519,7 +515,7 @@ static void input(srv_conn *c)
     c->in_callback = false;
     if (c->state == SRV_LINGER)
         evbuffer_drain(bufferevent_get_input(c->bev), evbuffer_get_length(bufferevent_get_input(c->bev)));
-    if (c->state == SRV_BUSY && evbuffer_get_length(bufferevent_get_input(c->bev)) > AHEAD_BYTES)
+    if (c->state == SRV_BUSY && evbuffer_get_length(bufferevent_get_input(c->bev)) > c->server->limits.ahead)
         srv_conn_destroy(c);
 }
 
@@ -579,7 +575,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     if (!s->is_unix)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* what the system takes from us is not read yet either */
-    for (srv_conn *at = s->conns; at && s->n_conns >= CONNECTIONS; at = at->next) {
+    for (srv_conn *at = s->conns; at && s->n_conns >= SRV_CONNECTIONS; at = at->next) {
         if (at->state == SRV_READ_HEAD && at->began && !evbuffer_get_length(bufferevent_get_input(at->bev)))
             idle = at; /* new ones stand in front */
     }
@@ -598,7 +594,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     bufferevent_set_max_single_read(c->bev, 256 << 10);
     bufferevent_set_max_single_write(c->bev, 256 << 10);
     bufferevent_enable(c->bev, EV_READ | EV_WRITE);
-    if (s->n_conns > CONNECTIONS)
+    if (s->n_conns > SRV_CONNECTIONS)
         refuse(c, 503, "too many connections");
     if (!evtimer_pending(s->tick, NULL))
         srv_arm(s->tick, 0.1);

@@ -33,8 +33,10 @@ srv_job *srv_job_create(srv_conn *c)
         return NULL;
     }
     j->conn = c;
-    j->body = c->body; /* taken over; its bytes stay counted until the answer is over */
+    j->body = c->body;
     c->body = (srv_text){0};
+    j->held = c->held;
+    c->held = 0;
     j->gzip = coding && !strcasecmp(coding, "gzip");
     j->anthropic_version = srv_header_get(&c->head, "anthropic-version") != NULL;
     j->received = j->last_write = srv_now();
@@ -76,6 +78,7 @@ void srv_job_free(srv_job *j)
         free_choice(&j->choices[i]);
     free(j->choices);
     srv_note_free(j->prepared);
+    atomic_fetch_sub(&j->server->held, j->held);
     srv_text_free(&j->body);
     srv_text_free(&j->ask.messages);
     srv_text_free(&j->ask.tools);
@@ -320,10 +323,6 @@ void srv_job_prepared(srv_job *j)
 
     j->is_prepared = true;
     srv_text_free(&j->body);
-    if (j->conn) {
-        j->server->body_bytes -= j->conn->body_counted;
-        j->conn->body_counted = 0;
-    }
     if (atomic_load(&j->cancelled) || !j->conn) {
         drop(j);
         return;
@@ -383,6 +382,18 @@ static srv_item *open_item(srv_choice *c, srv_item_kind kind, const srv_note *n)
     return it;
 }
 
+/* What an answer is collected to is bounded too; one that grows beyond ends. */
+static void count_answer(srv_choice *c, size_t n)
+{
+    srv_job *j = c->job;
+
+    j->n_answer += n;
+    if (j->n_answer <= j->server->limits.answer || j->too_large)
+        return;
+    j->too_large = true;
+    swl_request_cancel(c->request);
+}
+
 static void on_text(srv_choice *c, srv_item_kind kind, const srv_note *n)
 {
     srv_job *j = c->job;
@@ -395,6 +406,7 @@ static void on_text(srv_choice *c, srv_item_kind kind, const srv_note *n)
     if (!it)
         return;
     srv_add(&it->text, n->text, n->n);
+    count_answer(c, n->n);
     if (j->ask.stream)
         add_pending(j, it, n->text, n->n);
 }
@@ -422,8 +434,14 @@ static void on_token(srv_choice *c, const srv_note *n)
     srv_job *j = c->job;
 
     c->n_tokens += !n->prompt;
-    if (j->ask.logprobs && j->encoder->token)
+    if (j->ask.logprobs && j->encoder->token) {
+        size_t before = c->logprobs.n + c->fresh_logprobs.n + c->more[0].n + c->more[1].n + c->more[2].n;
+        size_t after;
+
         j->encoder->token(c, n);
+        after = c->logprobs.n + c->fresh_logprobs.n + c->more[0].n + c->more[1].n + c->more[2].n;
+        count_answer(c, after > before ? after - before : 0);
+    }
 }
 
 static void on_start(srv_choice *c, const srv_note *n)
@@ -491,6 +509,9 @@ static void on_finish(srv_choice *c, const srv_note *n)
     close_item(c);
     if (n->error)
         srv_library(&e, n->error, "");
+    else if (j->too_large)
+        srv_fail(&e, 400, "invalid_request_error", NULL, "the answer became larger than the %zu bytes that there is memory for",
+                 j->server->limits.answer);
     else if (n->finish == SWL_FINISH_CANCELLED && j->conn)
         srv_fail(&e, 503, "unavailable_error", NULL, "the answer was cancelled because the server is shutting down");
     if (!e.http && j->conn) {

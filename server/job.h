@@ -94,6 +94,9 @@ struct srv_job {
     /* the request as it came */
     char *path, *query;
     srv_text body;
+    size_t held;               /* of the server's, for as long as the job lives */
+    size_t n_answer;           /* bytes that are collected of the answer */
+    bool too_large;            /* and they became too many */
     bool gzip, anthropic_version;
     srv_doc doc;
 
@@ -129,6 +132,8 @@ srv_choice *srv_job_choice(srv_job *j);
 
 /* ---- for decoders, on the worker ---- */
 
+/* Counts bytes that the request takes; false: there are too many. */
+bool srv_job_hold(srv_job *j, size_t n, srv_error *e);
 /* The body as an object. */
 bool srv_body(srv_job *j, srv_error *e);
 /* Makes the requests: n of them (their seeds count up) from j->ask. */

@@ -275,7 +275,9 @@ static srv_json *read_value(reader *r, int depth)
 {
     srv_json *j;
 
-    if (r->d->n_values++ >= SRV_JSON_VALUES) {
+    skip_space(r);
+    r->d->weight += r->p < r->end && strchr("{[\"", *r->p) ? SRV_WEIGHT_OTHER : SRV_WEIGHT_NUMBER;
+    if (r->d->n_values++ >= SRV_JSON_VALUES || (r->d->weight_max && r->d->weight > r->d->weight_max)) {
         wrong(r, SRV_JSON_MANY);
         return NULL;
     }
@@ -285,7 +287,6 @@ static srv_json *read_value(reader *r, int depth)
         return NULL;
     }
     memset(j, 0, sizeof *j);
-    skip_space(r);
     j->raw = r->p;
     if (!read_into(r, j, depth))
         return NULL;
@@ -298,7 +299,7 @@ srv_json_status srv_json_parse(srv_doc *d, const char *text, size_t n, size_t *o
     srv_text cleaned = {0};
     reader r = {.d = d};
 
-    *d = (srv_doc){0};
+    *d = (srv_doc){.weight_max = d->weight_max};
     *offset = 0;
     clean(&cleaned, text, n);
     srv_add(&cleaned, "", 0);

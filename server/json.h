@@ -13,6 +13,8 @@
 
 #define SRV_JSON_DEPTH  128
 #define SRV_JSON_VALUES 1000000
+/* What is built of strings and structures is larger than what is built of other values. */
+enum { SRV_WEIGHT_NUMBER = 1, SRV_WEIGHT_OTHER = 4 };
 
 typedef enum srv_json_type {
     SRV_NULL, SRV_FALSE, SRV_TRUE, SRV_NUMBER, SRV_STRING, SRV_ARRAY, SRV_OBJECT
@@ -33,7 +35,8 @@ typedef struct srv_doc {
     char *text;
     srv_json *root;
     struct srv_block *blocks;
-    size_t n_values;
+    size_t n_values, weight;
+    size_t weight_max; /* set before parsing; 0: not bounded */
     bool failed; /* memory could not be had */
 } srv_doc;
 

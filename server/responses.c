@@ -86,6 +86,8 @@ static bool add_call(turn *t, const srv_json *item, const char *where, srv_error
     snprintf(place, sizeof place, "%s.arguments", where);
     if (args && args->type != SRV_STRING && args->type != SRV_OBJECT)
         return srv_invalid(e, place, "expected a string or an object");
+    if (!srv_weigh_arguments(t->m.job, args, place, e))
+        return false;
     t->open = true;
     srv_puts(&t->calls, t->calls.n ? ",{" : "{");
     if (id && id->type == SRV_STRING)

@@ -72,9 +72,34 @@ static void end_loop(srv_server *s)
 
 /* ---- mail ---- */
 
+static size_t between(uint64_t x, size_t least, size_t most)
+{
+    return x < least ? least : x > most ? most : (size_t)x;
+}
+
+/*
+ * The shares of all that requests may take: a quarter for bodies and what they are parsed to; a half for the one that is being
+ * made into a prompt, which takes up to 26 times its text; an eighth for answers that are collected; an eighth for what
+ * clients did not read yet or sent too early.
+ */
+static void set_limits(srv_server *s)
+{
+    uint64_t all = s->model.request_bytes, n_answers = s->model.parallel > 4 ? (uint64_t)s->model.parallel : 4;
+    size_t most = s->opt.max_body;
+
+    if (!all)
+        s->limits = (srv_limits){.body = most, .held = 4 * most, .answer = SIZE_MAX, .unread = 1 << 20, .ahead = 256 << 10};
+    else
+        s->limits = (srv_limits){.body = between(all / 64, 1, most), .held = (size_t)(all / 4), .answer = (size_t)(all / 8 / n_answers),
+                                 .json_weight = (size_t)(all / 32 / sizeof(srv_json) * SRV_WEIGHT_OTHER),
+                                 .unread = between(all / 16 / SRV_CONNECTIONS, 16 << 10, 1 << 20),
+                                 .ahead = between(all / 16 / SRV_CONNECTIONS, 16 << 10, 256 << 10)};
+}
+
 static void on_loaded(srv_server *s)
 {
     s->loaded = true;
+    set_limits(s);
     swl_model_info_get(s->model.model, &s->info);
     swl_template_info_get(s->model.engine, &s->template_info);
     s->sampling = s->model.sampling;
@@ -315,8 +340,10 @@ swl_status swl_server_run(const swl_server_options *opt, swl_error *err)
     if (!s)
         return no_memory(err);
     s->opt = *opt;
+    set_limits(s);
     s->created = (int64_t)time(NULL);
-    snprintf(s->build, sizeof s->build, "swiftlet-%s", swl_version());
+    snprintf(s->build, sizeof s->build, "swiftlet-%s%s%s", swl_version(), opt->commit && *opt->commit ? "-" : "",
+             opt->commit ? opt->commit : "");
     sigaction(SIGPIPE, &ignore, &before); /* a client that went away is an event like others */
     st = run(s, err);
     srv_threads_stop(s);

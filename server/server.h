@@ -15,6 +15,7 @@ typedef struct swl_server_model {
     const char *id;             /* the name by which clients know it */
     int32_t parallel;           /* conversations that run at a time */
     swl_sampling sampling;      /* when a request says nothing; the seed is drawn for each */
+    uint64_t request_bytes;     /* of the memory of the process, for requests and answers; 0: not bounded */
 } swl_server_model;
 
 typedef enum swl_reasoning_field {
@@ -44,6 +45,7 @@ typedef struct swl_server_options {
     uint64_t max_body;          /* bytes, inflated */
     int32_t grace_ms;           /* for running answers when asked to end */
     bool log_prompts;
+    const char *commit;         /* that the program was built from: letters, digits and '-'; NULL or "": not known */
     double hurry, pulse;        /* for tests: time limits are, and signs of life come so many times sooner; 0: 1 */
     /* Opens the model; called once, by the thread that will compute. What it opened is `unload`'s to close, which is called
      * after everything else has ended. */

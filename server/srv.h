@@ -24,6 +24,7 @@
 #include "text.h"
 
 #define SRV_ID 24 /* letters and digits of an id */
+#define SRV_CONNECTIONS 64
 
 /* ---- errors that clients see ---- */
 
@@ -57,6 +58,15 @@ typedef struct srv_route srv_route;
 typedef struct srv_note srv_note;
 struct srv_metrics;
 
+/* Shares of the memory that requests may take (request_bytes), so that together they stay within it. */
+typedef struct srv_limits {
+    size_t body;                /* one body, inflated */
+    size_t held;                /* all of them */
+    size_t json_weight;         /* values of one body: see json.h */
+    size_t answer;              /* what is collected of one answer */
+    size_t unread, ahead;       /* of one connection: what its client did not read yet, and sent too early */
+} srv_limits;
+
 struct srv_server {
     swl_server_options opt;
     swl_server_model model;     /* valid once `loaded` */
@@ -75,7 +85,8 @@ struct srv_server {
     int n_conns;
     srv_job *jobs;
     int32_t n_active;           /* jobs with the engine */
-    size_t body_bytes;          /* of all connections */
+    atomic_size_t held;         /* bytes of bodies, read or being read, and of what they were parsed to */
+    srv_limits limits;
     double drain_end;
     bool cancelled_all;
     struct srv_metrics *metrics;
@@ -137,7 +148,7 @@ struct srv_conn {
     srv_conn_state state;
     srv_head head;
     srv_text body;
-    size_t body_counted;
+    size_t held;              /* of the server's, */
     srv_chunks chunks;
     const srv_route *route;
     srv_job *job;

@@ -118,6 +118,7 @@ typedef struct swl_model_options {
     const char *path;          /* directory: .qpack, MLX checkpoint or Hugging Face checkpoint */
     int32_t n_threads;         /* 0: as many as the process may run on */
     uint64_t memory_bytes;     /* bound of the whole process; 0: what the machine and its cgroup have to give */
+    uint64_t program_bytes;    /* of it, what the program needs for itself beside the model, a server for its requests */
     int32_t chunk_tokens;      /* prompt tokens per forward pass; 0: as the budget allows. Results do not depend on it. */
     int32_t ctx_tokens;        /* the longest conversation; 0: default */
     int32_t n_sessions;        /* conversations in memory at a time, counted in the budget; 0: 1 */
@@ -163,7 +164,7 @@ typedef struct swl_model_info {
 /* Where the memory of the process goes, all in bytes; decided before anything large is allocated. */
 typedef struct swl_memory_plan {
     uint64_t limit;            /* the budget */
-    uint64_t base;             /* program, libraries, tokenizer, small objects */
+    uint64_t base;             /* program, libraries, tokenizer, small objects, program_bytes */
     uint64_t dense;            /* weights that are always in memory */
     uint64_t work;             /* buffers of a forward pass of chunk_tokens */
     uint64_t state;            /* n_sessions conversations: delta-net and convolution state, KV cache of ctx_tokens, logits */

@@ -132,7 +132,7 @@ swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, sw
     p->limit = limit ? limit : swl_sysmem_budget(&mem);
     p->ctx_tokens = m->ctx_tokens;
     p->n_experts = m->config->n_experts;
-    p->base = base_bytes(m);
+    p->base = base_bytes(m) + opt->program_bytes;
     p->n_sessions = (int32_t)n_sessions;
     p->state = state_bytes(m) * n_sessions;
     p->pool_all = row * (uint64_t)m->config->n_experts;

@@ -26,7 +26,7 @@ static void open_server(void)
     if (server.model.engine)
         return;
     swl_server_options_init(&server.opt);
-    server.opt.max_body = 1 << 20;
+    server.limits = (srv_limits){.body = 1 << 20, .held = SIZE_MAX, .answer = SIZE_MAX};
     swl_model_options_init(&mo);
     swl_engine_options_init(&eo);
     CHECK(!swl_model_open(&server.model.model, &mo, &err));

@@ -14,7 +14,7 @@ import unittest
 import zlib
 
 import harness
-from harness import JSON, Server, Shared
+from harness import JSON, Server, Shared, wait_until
 
 CHAT = "/v1/chat/completions"
 BODY = json.dumps({"messages": [{"role": "user", "content": "hi"}]})
@@ -224,7 +224,7 @@ class Bodies(Shared):
     def test_gzip_is_inflated_within_the_limit(self):
         zipped = "Content-Encoding: gzip\r\n"
         self.assertEqual(self.server.post(CHAT, gzip.compress(BODY.encode()), zipped).status, 200)
-        bomb = gzip.compress(b'{"messages": [{"role": "user", "content": "' + b"a" * 10000000 + b'"}]}')
+        bomb = gzip.compress(b'{"messages": [{"role": "user", "content": "' + b"a" * 5000000 + b'"}]}')
         self.assertLess(len(bomb), 100000)
         self.assertEqual(self.server.post(CHAT, bomb, zipped).status, 413)
         for bad in (b"", b"{}", zlib.compress(BODY.encode()), gzip.compress(BODY.encode())[:-9]):
@@ -264,6 +264,50 @@ class Bodies(Shared):
 
     def test_a_mark_before_the_text_is_dropped(self):
         self.assertEqual(self.server.post(CHAT, b"\xef\xbb\xbf" + BODY.encode()).status, 200)
+
+
+class Memory(Shared):
+    """What requests take together stays within a share of --memory: here 32 MiB."""
+    options = ("--memory", "480M", "--ctx", "100000")
+    script = {"SCRIPT_TEXT": "x" * 20000}
+
+    def test_one_body(self):
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
+        self.assertEqual(self.server.post(CHAT, {**body, "metadata": "a" * 500000}).status, 200)
+        a = self.server.post(CHAT, {**body, "metadata": "a" * 530000})
+        self.assertEqual(a.status, 413)
+        self.assertIn("524288", a.error["message"])
+        self.assertEqual(self.server.post(CHAT, {**body, "metadata": [[]] * 10000}).status, 200)
+        self.assertEqual(self.server.post(CHAT, {**body, "metadata": [1] * 30000}).status, 200)
+        a = self.server.post(CHAT, {**body, "metadata": [[]] * 20000})
+        self.assertEqual((a.status, a.error["message"]), (400, "the body's JSON has too many values"))
+        for n, status in ((5000, 200), (20000, 400)):
+            call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": json.dumps([{}] * n)}}
+            a = self.server.post(CHAT, {**body, "messages": [*body["messages"], {"role": "assistant", "tool_calls": [call]},
+                                                             {"role": "tool", "tool_call_id": "c", "content": "x"}]})
+            self.assertEqual(a.status, status, a)
+
+    def test_all_bodies_together(self):
+        head = "POST %s HTTP/1.1\r\nHost: %s\r\n%sContent-Length: 510000\r\n\r\n" % (CHAT, self.server.host, JSON)
+        waiting = [self.server.connect() for _ in range(18)]
+        for c in waiting:
+            try:
+                c.send(head + "a" * 500000)
+            except OSError:
+                pass  # refused already
+        ready, _, _ = select.select([c.socket for c in waiting], [], [], 30)
+        a = next(c for c in waiting if c.socket in ready).answer()
+        self.assertEqual((a.status, a.headers["retry-after"]), (503, "2"), a)
+        for c in waiting:
+            c.socket.close()
+        wait_until(lambda: self.server.chat(max_tokens=5, metadata="a" * 500000).status == 200)
+
+    def test_one_answer(self):
+        self.assertEqual(len(self.server.chat().json["choices"][0]["message"]["content"]), 20000)
+        a = self.server.chat(logprobs=True, top_logprobs=20)
+        self.assertEqual((a.status, a.error["type"]), (400, "invalid_request_error"), a)
+        self.assertIn("larger than", a.error["message"])
+        self.assertEqual(self.server.chat(logprobs=True, top_logprobs=20, max_tokens=100).status, 200)
 
 
 class Visitors(Shared):

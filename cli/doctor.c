@@ -1,9 +1,7 @@
 /*
- * doctor.c: swiftlet doctor: what this machine is, what stands in the way of speed, and which models fit. Expected speeds are
- * arithmetic: bytes that a token needs, by the rates measured here, with hits of the expert pool as synthetic routes have them.
+ * doctor.c: swiftlet doctor: what this machine is, what stands in the way of speed, and which models fit (known.h).
  */
 #define _GNU_SOURCE
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,33 +13,11 @@
 
 #include "commands.h"
 #include "format.h"
+#include "known.h"
 #include "output.h"
 #include "places.h"
 
-#define FLOOR_BYTES (UINT64_C(700) << 20) /* program, state, buffers of a prompt: beside core and pool */
-
-/* Containers at four bits, groups of 64: exact but for `dense`, which is to the percent. */
-typedef struct known_model {
-    const char *name;
-    int n_layers, n_experts, k;
-    uint64_t expert, dense;
-} known_model;
-
-static const known_model known[] = {
-    {"Qwen3.6-35B-A3B", 40, 256, 8, 1769472, 1389396096},
-    {"Qwen3-Next-80B-A3B", 48, 512, 10, 1769472, 1357518592},
-    {"Qwen3.5-122B-A10B", 48, 256, 8, 5308416, 3479864832},
-    {"Qwen3.5-397B-A17B", 60, 512, 10, 7077888, 5579065472},
-};
-enum { N_KNOWN = sizeof known / sizeof known[0], TRAPS_MAX = 8 };
-
-typedef struct estimate {
-    uint64_t bytes;      /* of the container */
-    bool in_memory;      /* the core and one token's experts */
-    bool on_disk;
-    int slots;           /* of each layer */
-    double hits, rate;   /* tokens a second; 0: unknown */
-} estimate;
+enum { TRAPS_MAX = 8 };
 
 typedef struct findings {
     char dir[PLACE_PATH_MAX];
@@ -51,7 +27,7 @@ typedef struct findings {
     long read_ahead_kb;  /* -1: unknown */
     char traps[TRAPS_MAX][240];
     int n_traps;
-    estimate models[N_KNOWN];
+    known_estimate models[N_KNOWN];
 } findings;
 
 static void trap(findings *f, const char *text)
@@ -163,46 +139,6 @@ static void look_for_traps(findings *f)
         trap(f, "the processor has none of the instruction sets that the kernels are written for");
 }
 
-/* ---- advice ----------------------------------------------------------------------------------------------------------------- */
-
-/* The share of a token's experts that a pool of so many slots holds, by a made-up log that repeats itself as text does. */
-static double hit_rate(const known_model *k, int slots)
-{
-    swl_route_model shape;
-    swl_route_log *log = NULL;
-    swl_cache_result r = {0};
-    double hits = 0;
-
-    if (slots >= k->n_experts)
-        return 1;
-    swl_route_model_init(&shape, 4, k->n_experts, k->k, 400);
-    if (!swl_route_log_generate(&log, &shape, NULL) &&
-        !swl_cache_simulate(log, swl_cache_policy_name(0), slots, &r, NULL) && r.n_hits + r.n_misses)
-        hits = (double)r.n_hits / (double)(r.n_hits + r.n_misses);
-    swl_route_log_free(log);
-    return hits;
-}
-
-static void judge(const findings *f, const known_model *k, estimate *e)
-{
-    uint64_t layer = k->expert * (uint64_t)k->n_layers, budget = f->m.memory_budget;
-    uint64_t core = k->dense + FLOOR_BYTES;
-    double token = (double)k->dense + (double)layer * k->k, seconds;
-
-    e->bytes = k->dense + layer * (uint64_t)k->n_experts;
-    e->on_disk = f->m.disk_free > e->bytes + e->bytes / 100;
-    e->slots = budget > core ? (int)((budget - core) / layer) : 0;
-    e->slots = e->slots > k->n_experts ? k->n_experts : e->slots;
-    e->in_memory = e->slots >= k->k;
-    if (!e->in_memory || f->m.memory_read <= 0 || (f->m.drive_read <= 0 && e->slots < k->n_experts))
-        return;
-    e->hits = hit_rate(k, e->slots);
-    seconds = token / f->m.memory_read;
-    if (e->slots < k->n_experts)
-        seconds += (1 - e->hits) * (double)layer * k->k / f->m.drive_read;
-    e->rate = 1 / seconds;
-}
-
 /* ---- telling ------------------------------------------------------------------------------------------------------------------ */
 
 static void print_machine(const findings *f)
@@ -236,20 +172,21 @@ static void print_models(const findings *f)
 
     out_printf("\n%-22s %-9s %-10s %-16s %s\n", "at four bits", "download", "on disk", "experts kept", "at most");
     for (int i = 0; i < N_KNOWN; i++) {
-        const estimate *e = &f->models[i];
+        const known_estimate *e = &f->models[i];
 
-        out_printf("%-22s %-9s %-10s ", known[i].name, format_bytes(size, e->bytes), e->on_disk ? "fits" : "no room");
+        out_printf("%-22s %-9s %-10s ", known_models[i].name, format_bytes(size, e->download), e->on_disk ? "fits" : "no room");
         if (!e->in_memory)
-            out_printf("needs more memory: %s\n",
-                       format_bytes(size, known[i].dense + FLOOR_BYTES +
-                                              known[i].expert * (uint64_t)known[i].n_layers * (uint64_t)known[i].k));
+            out_printf("needs more memory: %s\n", format_bytes(size, e->memory));
+        else if (!known_models[i].n_experts && e->rate > 0)
+            out_printf("%-16s %.1f tokens/s\n", "dense", e->rate);
         else if (e->rate > 0)
-            out_printf("%4d of %-8d %.1f tokens/s (%.0f %% of experts from memory)\n", e->slots, known[i].n_experts, e->rate,
+            out_printf("%4d of %-8d %.1f tokens/s (%.0f %% of experts from memory)\n", e->slots, known_models[i].n_experts, e->rate,
                        100 * e->hits);
         else
-            out_printf("%4d of %d\n", e->slots, known[i].n_experts);
+            out_printf("%4d of %d\n", e->slots, known_models[i].n_experts);
     }
-    out_printf("Speeds are arithmetic from the rates above, with synthetic routes; real ones are lower.\n");
+    out_printf("Speeds are arithmetic from the rates above, with synthetic routes; real ones are lower. Downloads of originals are\n"
+               "about, and need no room beside what is on disk.\n");
 }
 
 static json_t *models_json(const findings *f)
@@ -257,15 +194,18 @@ static json_t *models_json(const findings *f)
     json_t *list = json_array();
 
     for (int i = 0; i < N_KNOWN; i++) {
-        const estimate *e = &f->models[i];
+        const known_estimate *e = &f->models[i];
         json_t *o = json_object();
 
-        json_object_set_new(o, "name", json_string(known[i].name));
+        json_object_set_new(o, "name", json_string(known_models[i].name));
+        json_object_set_new(o, "source", json_string(known_models[i].source));
+        json_object_set_new(o, "download_bytes", json_integer((json_int_t)e->download));
         json_object_set_new(o, "bytes", json_integer((json_int_t)e->bytes));
+        json_object_set_new(o, "memory_at_least", json_integer((json_int_t)e->memory));
         json_object_set_new(o, "fits_on_disk", json_boolean(e->on_disk));
         json_object_set_new(o, "fits_in_memory", json_boolean(e->in_memory));
         json_object_set_new(o, "experts_kept", json_integer(e->slots));
-        json_object_set_new(o, "experts", json_integer(known[i].n_experts));
+        json_object_set_new(o, "experts", json_integer(known_models[i].n_experts));
         json_object_set_new(o, "hits_synthetic", e->rate > 0 ? json_real(e->hits) : json_null());
         json_object_set_new(o, "tokens_per_second_at_most", e->rate > 0 ? json_real(e->rate) : json_null());
         json_array_append_new(list, o);
@@ -311,16 +251,13 @@ static swl_status choose_dir(findings *f, const arguments *a, swl_error *err)
 {
     struct stat sb;
     swl_status st = SWL_OK;
-    char *slash;
 
     if (a->n_operands)
         snprintf(f->dir, sizeof f->dir, "%s", a->operands[0]);
     else
-        st = place_path(f->dir, PLACE_MODELS, "", err);
+        st = place_nearest(f->dir, err);
     if (st)
         return st;
-    while (!a->n_operands && stat(f->dir, &sb) && (slash = strrchr(f->dir, '/')) && slash > f->dir)
-        *slash = 0;
     if (stat(f->dir, &sb) || !S_ISDIR(sb.st_mode))
         return fail(err, SWL_E_NOT_FOUND, "there is no directory %s", f->dir);
     return SWL_OK;
@@ -338,7 +275,7 @@ swl_status run_doctor(const arguments *a, swl_error *err)
             snprintf(f->problem, sizeof f->problem, "%s", problem.message);
         look_for_traps(f);
         for (int i = 0; i < N_KNOWN; i++)
-            judge(f, &known[i], &f->models[i]);
+            known_judge(&f->m, &known_models[i], &f->models[i]);
         if (opt_on(a, OPT_JSON)) {
             print_json(f);
         } else {

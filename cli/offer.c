@@ -6,6 +6,8 @@
 #include "engine.h"
 #include "format.h"
 #include "interrupt.h"
+#include "known.h"
+#include "models.h"
 #include "output.h"
 #include "pull.h"
 
@@ -61,6 +63,26 @@ static swl_status plan_and_pull(pulling *p, const arguments *pull, const char *n
     return st;
 }
 
+/* Nobody named a model. When there is none: which could be there. */
+static swl_status suggest(const arguments *a, swl_error *err)
+{
+    char dir[PLACE_PATH_MAX];
+    swl_error ignored;
+    int n;
+    char **names;
+
+    if (!(1u << a->command & (1u << CMD_CHAT | 1u << CMD_GENERATE | 1u << CMD_SERVE)) || opt_on(a, OPT_JSON) ||
+        opt_on(a, OPT_QUIET))
+        return SWL_OK;
+    names = model_names(&n);
+    model_names_free(names, n);
+    if (n)
+        return SWL_OK;
+    if (!place_nearest(dir, &ignored))
+        known_suggest(dir);
+    return model_check(NULL, err);
+}
+
 swl_status offer_model(const arguments *a, swl_error *err)
 {
     const char *operands[2];
@@ -72,7 +94,9 @@ swl_status offer_model(const arguments *a, swl_error *err)
     pulling p;
     swl_status st;
 
-    if (!name || !is_hub_name(name) || !model_check(name, &ignored) || !stdin_is_terminal() || !stderr_is_terminal() ||
+    if (!name)
+        return suggest(a, err);
+    if (!is_hub_name(name) || !model_check(name, &ignored) || !stdin_is_terminal() || !stderr_is_terminal() ||
         opt_on(a, OPT_JSON) || opt_on(a, OPT_QUIET))
         return SWL_OK;
     st = options_parse(&pull, CMD_PULL, 1, argv, operands, err);

@@ -443,3 +443,14 @@ double seconds_now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+bool pace_due(progress_pace *p, int phase, double fraction)
+{
+    double now = seconds_now(), waited = now - p->at;
+    int part = (int)(20 * fraction);
+
+    if (p->begun && phase == p->phase && waited < 10 && (part <= p->part || waited < 3))
+        return false;
+    *p = (progress_pace){.begun = true, .phase = phase, .part = part, .at = now};
+    return true;
+}

@@ -56,6 +56,14 @@ void progress_show(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* The same with as much of the end of a text as fits behind it. */
 void progress_tail(const char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void progress_clear(void);
+/* Away from a terminal: whether a line is due. When a phase begins, for every twentieth more but not within three seconds
+ * of the last line, and every ten seconds whatever happens. Zeroed at first. */
+typedef struct progress_pace {
+    bool begun;
+    int phase, part;
+    double at;
+} progress_pace;
+bool pace_due(progress_pace *p, int phase, double fraction);
 /* Columns and rows of the terminal; 80 and 24 where they are unknown. */
 void terminal_size(int *columns, int *rows);
 

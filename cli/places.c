@@ -63,3 +63,14 @@ void place_make_parents(const char *path)
         mkdir(dir, 0700);
     }
 }
+
+swl_status place_nearest(char dst[PLACE_PATH_MAX], swl_error *err)
+{
+    struct stat sb;
+    char *slash;
+    swl_status st = place_path(dst, PLACE_MODELS, "", err);
+
+    while (!st && stat(dst, &sb) && (slash = strrchr(dst, '/')) && slash > dst)
+        *slash = 0;
+    return st;
+}

@@ -172,7 +172,7 @@ static void time_left(char dst[32], double seconds)
 
 static void show(pulling *p, const swl_pull_event *e, double now)
 {
-    int percent = e->total ? (int)(100 * (double)e->done / (double)e->total) : 0, part = percent / 5;
+    int percent = e->total ? (int)(100 * (double)e->done / (double)e->total) : 0;
     char done[16], total[16], eta[32] = "";
 
     if (percent == 100 && e->phase != SWL_PULL_FINISH) /* complete is what has its name */
@@ -187,10 +187,8 @@ static void show(pulling *p, const swl_pull_event *e, double now)
         p->shown_at = now;
         progress_show("%-7s %s/%s  %d%%  %.0f MB/s%s  %.30s", swl_pull_phase_name(e->phase), done, total, percent,
                       1e-6 * p->rate, eta, e->file ? e->file : "");
-    } else if (e->total && ((int)e->phase != p->noted_phase || part > p->noted_part || now - p->noted_at >= 30)) {
-        note("%s %s/%s  %d%%", swl_pull_phase_name(e->phase), done, total, percent);
-        p->noted_part = part;
-        p->noted_at = now;
+    } else if (e->total && pace_due(&p->pace, (int)e->phase, (double)e->done / (double)e->total)) {
+        note("%s %s/%s  %d%%%s", swl_pull_phase_name(e->phase), done, total, percent, eta);
     }
     p->noted_phase = (int)e->phase;
 }
@@ -228,12 +226,20 @@ static void on_event(void *arg, const swl_pull_event *e)
 
 static const char *const action_names[] = {"have", "resume", "fetch", "convert"};
 
+/* What is here is not fetched. */
+static const char *action_name(const swl_pull_plan *plan, int32_t i)
+{
+    swl_pull_action action = plan->files[i].action;
+
+    return plan->local && action == SWL_PULL_FRESH ? "copy" : action_names[action];
+}
+
 static json_t *number(uint64_t n)
 {
     return json_integer((json_int_t)n);
 }
 
-static void plan_json(const swl_pull_plan *plan)
+void pulling_plan_json(const swl_pull_plan *plan)
 {
     json_t *o = out_object(), *files = json_array();
 
@@ -241,6 +247,7 @@ static void plan_json(const swl_pull_plan *plan)
     json_object_set_new(o, "source", out_string(plan->source));
     json_object_set_new(o, "commit", plan->commit ? json_string(plan->commit) : json_null());
     json_object_set_new(o, "kind", json_string(plan->kind));
+    json_object_set_new(o, "local", json_boolean(plan->local));
     json_object_set_new(o, "target", out_string(plan->target));
     json_object_set_new(o, "bytes_total", number(plan->bytes_total));
     json_object_set_new(o, "bytes_left", number(plan->bytes_left));
@@ -257,24 +264,37 @@ static void plan_json(const swl_pull_plan *plan)
         json_object_set_new(row, "size", number(f->size));
         json_object_set_new(row, "have", number(f->have));
         json_object_set_new(row, "digest", f->digest[0] ? json_string(f->digest) : json_null());
-        json_object_set_new(row, "action", json_string(action_names[f->action]));
+        json_object_set_new(row, "action", json_string(action_name(plan, i)));
         json_array_append_new(files, row);
     }
     json_object_set_new(o, "files", files);
     out_json(o);
 }
 
-static void plan_text(const swl_pull_plan *plan)
+static void plan_sums(const swl_pull_plan *plan)
 {
     char a[16], b[16], c[16], d[16];
 
+    format_bytes(a, plan->bytes_left);
+    format_bytes(b, plan->bytes_total);
+    if (plan->local)
+        out_printf("%s to read", b);
+    else
+        out_printf("%s to receive of %s", a, b);
+    out_printf("; the container has %s; %s of disk needed with a margin, %s free\n", format_bytes(a, plan->result_bytes),
+               format_bytes(c, plan->disk_needed), format_bytes(d, plan->disk_free));
+}
+
+void pulling_plan_text(const swl_pull_plan *plan)
+{
+    char a[16];
+
     for (int32_t i = 0; i < plan->n_files; i++)
-        out_printf("%-8s %10s  %s\n", action_names[plan->files[i].action], format_bytes(a, plan->files[i].size),
+        out_printf("%-8s %10s  %s\n", action_name(plan, i), format_bytes(a, plan->files[i].size),
                    plan->files[i].path);
     out_printf("%s %s%s%s -> %s\n", plan->kind, plan->source, plan->commit ? " at " : "", plan->commit ? plan->commit : "",
                plan->target);
-    out_printf("%s to receive of %s; %s of disk needed with a margin, %s free\n", format_bytes(a, plan->bytes_left),
-               format_bytes(b, plan->bytes_total), format_bytes(c, plan->disk_needed), format_bytes(d, plan->disk_free));
+    plan_sums(plan);
     if (plan->n_left_out)
         out_printf("%d tensors of the source have no place in a container (vision)\n", (int)plan->n_left_out);
 }
@@ -296,13 +316,14 @@ static void on_plan(void *arg, const swl_pull_plan *plan)
     pulling *p = arg;
     char left[16], total[16];
 
+    p->local = plan->local;
     if (p->json)
-        plan_json(plan);
+        pulling_plan_json(plan);
     else if (p->o.dry_run)
-        plan_text(plan);
+        pulling_plan_text(plan);
     else if (!p->quiet) {
-        note("%s%s%.12s: %s of %s to receive", plan->source, plan->commit ? " at " : "", plan->commit ? plan->commit : "",
-             format_bytes(left, plan->bytes_left), format_bytes(total, plan->bytes_total));
+        note("%s%s%.12s: %s of %s to %s", plan->source, plan->commit ? " at " : "", plan->commit ? plan->commit : "",
+             format_bytes(left, plan->bytes_left), format_bytes(total, plan->bytes_total), plan->local ? "read" : "receive");
         note_memory(plan);
     }
 }
@@ -528,6 +549,7 @@ static void done_json(const pulling *p, const swl_pull_result *r)
     json_object_set_new(o, "event", json_string("done"));
     json_object_set_new(o, "path", out_string(p->o.target));
     json_object_set_new(o, "already", json_boolean(r->already));
+    json_object_set_new(o, "way", r->way[0] ? json_string(r->way) : json_null());
     json_object_set_new(o, "commit", r->commit[0] ? json_string(r->commit) : json_null());
     json_object_set_new(o, "verified_by", r->verified_by[0] ? json_string(r->verified_by) : json_null());
     json_object_set_new(o, "bytes_received", number(r->bytes_received));
@@ -538,12 +560,18 @@ static void done_json(const pulling *p, const swl_pull_result *r)
 
 static void done_text(const pulling *p, const swl_pull_result *r)
 {
-    char got[16];
+    char size[16];
+    bool local = !strcmp(r->verified_by, "local") || !r->verified_by[0];
 
-    if (!p->quiet && r->already)
-        note("already installed");
-    else if (!p->quiet)
-        note("%s received in %.1f s, checked by %s", format_bytes(got, r->bytes_received), r->seconds, r->verified_by);
+    if (p->quiet)
+        ;
+    else if (r->already)
+        note("already installed, nothing to do");
+    else if (p->local)
+        note("%s in %.1f s, %s on disk", r->way, r->seconds, format_bytes(size, r->result_bytes));
+    else
+        note("%s received and %s in %.1f s, checked by %s", format_bytes(size, r->bytes_received), r->way, r->seconds,
+             local ? "lengths" : r->verified_by);
     out_printf("%s\n", p->o.target);
     if (!p->quiet)
         note("next: swiftlet chat %s", p->o.target);

@@ -10,8 +10,9 @@
 
 typedef struct progress {
     bool quiet;
-    double begin, shown_at;
-    int tenths_noted; /* away from a terminal: a line for every tenth */
+    bool json, dry_run;
+    double begin, shown_at, waited_at;
+    progress_pace pace; /* away from a terminal */
 } progress;
 
 static bool on_progress(void *arg, uint64_t done, uint64_t total)
@@ -24,11 +25,32 @@ static bool on_progress(void *arg, uint64_t done, uint64_t total)
         p->shown_at = now;
         progress_show("%s of %s  %d%%  %.0f MB/s", format_bytes(a, done), format_bytes(b, total), (int)(100 * fraction),
                       1e-6 * (double)done / (now - p->begin + 1e-9));
-    } else if (!p->quiet && !stderr_is_terminal() && (int)(10 * fraction) > p->tenths_noted) {
-        p->tenths_noted = (int)(10 * fraction);
+    } else if (!p->quiet && !stderr_is_terminal() && pace_due(&p->pace, 0, fraction)) {
         note("%s of %s  %d%%", format_bytes(a, done), format_bytes(b, total), (int)(100 * fraction));
     }
     return !interrupt_asked();
+}
+
+static bool on_wait(void *arg, const char *text)
+{
+    progress *p = arg;
+    double now = seconds_now();
+
+    if (!p->quiet && (!p->waited_at || now - p->waited_at >= 30)) {
+        note("%s", text);
+        p->waited_at = now;
+    }
+    return !interrupt_asked();
+}
+
+static void on_plan(void *arg, const swl_pull_plan *plan)
+{
+    const progress *p = arg;
+
+    if (p->dry_run && p->json)
+        pulling_plan_json(plan);
+    else if (p->dry_run)
+        pulling_plan_text(plan);
 }
 
 static swl_status options_from(swl_repack_options *o, const arguments *a, swl_error *err)
@@ -43,7 +65,10 @@ static swl_status options_from(swl_repack_options *o, const arguments *a, swl_er
     o->exact_scales = !strcmp(opt_text(a, OPT_SCALES), "f32");
     o->replace = opt_on(a, OPT_REPLACE);
     o->force = opt_on(a, OPT_FORCE);
+    o->dry_run = opt_on(a, OPT_DRY_RUN);
     o->on_progress = on_progress;
+    o->on_plan = on_plan;
+    o->on_wait = opt_on(a, OPT_WAIT) ? on_wait : NULL;
     if (a->n_operands && a->values[OPT_SOURCE].set)
         return fail(err, SWL_E_ARG, "the source is given twice: %s and --source %s", a->operands[0],
                     opt_text(a, OPT_SOURCE));
@@ -108,7 +133,9 @@ static swl_status from_afar(const arguments *a, const char *source, swl_error *e
 
 swl_status run_repack(const arguments *a, swl_error *err)
 {
-    progress p = {.quiet = opt_on(a, OPT_QUIET) || opt_on(a, OPT_JSON), .begin = seconds_now()};
+    progress p = {.quiet = opt_on(a, OPT_QUIET) || opt_on(a, OPT_JSON), .json = opt_on(a, OPT_JSON),
+                  .dry_run = opt_on(a, OPT_DRY_RUN), .begin = seconds_now()};
+    bool already = false;
     char repository[256];
     swl_repack_options o;
     swl_status st;
@@ -118,17 +145,21 @@ swl_status run_repack(const arguments *a, swl_error *err)
     if (opt_text(a, OPT_FROM_URL))
         return from_afar(a, opt_text(a, OPT_FROM_URL), err);
     st = options_from(&o, a, err);
-    if (!st && opt_on(a, OPT_DRY_RUN))
-        st = fail(err, SWL_E_ARG, "--dry-run belongs to --from-hf and --from-url");
     if (st)
         return st;
     o.arg = &p;
+    o.already = &already;
     note_quantised(a, o.source);
     interrupt_stoppable(true);
     st = swl_repack(&o, err);
     interrupt_stoppable(false);
     progress_clear();
-    if (!st)
+    if (!st && already && !p.waited_at)
+        return fail(err, SWL_E_ARG, "%s exists already, as this very conversion; it is kept unless replacing it is asked for "
+                    "(--replace)", o.output);
+    if (!st && already && !p.quiet)
+        note("the other process has made it");
+    if (!st && !p.dry_run)
         done(a, &o, seconds_now() - p.begin);
     return st;
 }

@@ -19,6 +19,7 @@ typedef struct verification {
     int n_bad, n_good;
     volatile int stop;
     double shown_at;
+    progress_pace pace;
 } verification;
 
 static void remember(verification *v, const char *path)
@@ -67,6 +68,10 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 
     if (interrupt_asked())
         v->stop = 1;
+    if (!v->quiet && !stderr_is_terminal() && v->pace.begun && pace_due(&v->pace, 0, total ? (double)done / (double)total : 1))
+        note("verify %s of %s", format_bytes(a, done), format_bytes(b, total));
+    if (!v->pace.begun) /* a short check says nothing */
+        v->pace = (progress_pace){.begun = true, .at = now};
     if (v->quiet || !stderr_is_terminal() || now - v->shown_at < 0.1)
         return;
     v->shown_at = now;

@@ -592,7 +592,8 @@ typedef struct swl_pull_plan {
     const char *target;
     const swl_pull_file *files;/* [n_files] */
     int32_t n_files;
-    uint64_t bytes_total, bytes_left;   /* to receive */
+    uint64_t bytes_total, bytes_left;   /* to receive; of a source on this machine, to read */
+    bool local;                /* the source is on this machine */
     uint64_t result_bytes;     /* of the container */
     uint64_t disk_needed, disk_free;
     uint64_t dense_bytes;      /* kept in memory when the model runs; 0: unknown yet */
@@ -651,6 +652,7 @@ typedef struct swl_pull_options {
 typedef struct swl_pull_result {
     bool already;              /* it was installed, nothing was done */
     char commit[72];           /* "" when the source has none */
+    char way[16];              /* "copied", "converted"; "" when nothing was done */
     char verified_by[16];      /* weakest check of any file: "sha256", "git-sha1", "size", "local" */
     uint64_t bytes_received, result_bytes;
     double seconds;
@@ -703,7 +705,13 @@ typedef struct swl_repack_options {
     bool exact_scales;         /* for GGUF: scales that are products in float32 instead of float16 */
     bool replace;
     bool force;                /* also without enough free space */
+    bool dry_run;              /* plan only */
+    bool *already;             /* set when the output is of the same conversion, which then is no error; NULL: it is one */
     bool (*on_progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* false: stop; may be NULL */
+    void (*on_plan)(void *arg, const swl_pull_plan *plan); /* may be NULL */
+    /* While another process writes the output: who that is, in a sentence, a few times a second. false: stop. NULL: that it is
+     * being written is an error. */
+    bool (*on_wait)(void *arg, const char *text);
     void *arg;
 } swl_repack_options;
 

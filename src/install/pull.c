@@ -223,6 +223,23 @@ typedef struct repack_progress {
     swl_puller *p;
 } repack_progress;
 
+static bool on_repack_wait(void *arg, const char *text)
+{
+    swl_puller *p = ((repack_progress *)arg)->p;
+
+    send_event(p, SWL_PULL_WAITING, NULL, text);
+    return !cancelled(p);
+}
+
+static void on_repack_plan(void *arg, const swl_pull_plan *plan)
+{
+    swl_puller *p = ((repack_progress *)arg)->p;
+
+    p->result->result_bytes = plan->result_bytes;
+    if (p->o->on_plan)
+        p->o->on_plan(p->o->arg, plan);
+}
+
 static bool on_repack(void *arg, uint64_t done, uint64_t total)
 {
     swl_puller *p = ((repack_progress *)arg)->p;
@@ -231,6 +248,11 @@ static bool on_repack(void *arg, uint64_t done, uint64_t total)
     p->total = total;
     p->done = done;
     return swl_puller_bytes(p, 0, NULL) == SWL_OK;
+}
+
+static void set_way(const swl_puller *p, const char *way)
+{
+    snprintf(p->result->way, sizeof p->result->way, "%s", way);
 }
 
 /* A checkpoint in a directory is what swl_repack is for. */
@@ -249,10 +271,71 @@ static swl_status convert_local(swl_puller *p, const char *dir, swl_error *err)
     o.exact_scales = p->o->exact_scales;
     o.replace = p->o->replace;
     o.force = p->o->force;
+    o.dry_run = p->o->dry_run;
+    o.already = &p->result->already;
     o.on_progress = on_repack;
+    o.on_plan = on_repack_plan;
+    o.on_wait = p->o->no_wait ? NULL : on_repack_wait;
     o.arg = &progress;
     snprintf(p->result->verified_by, sizeof p->result->verified_by, "local");
+    set_way(p, "converted");
     return swl_repack(&o, err);
+}
+
+/* ---- what a source without commits has ------------------------------------------------------------------------------- */
+
+/* When a local file was changed; other places do not say, or not reliably. */
+static int64_t changed_at(const swl_puller *p, const swl_entry *e)
+{
+    char *path = p->local ? swl_path_join(p->local, e->path) : NULL;
+    struct stat sb;
+    int64_t t = path && !e->digest[0].kind && !e->digest[1].kind && !stat(path, &sb) ? (int64_t)sb.st_mtime : 0;
+
+    swl_free(path);
+    return t;
+}
+
+/* Names, lengths and digests of its files; of files without one that lie here, the time. */
+static swl_status digest_listing(swl_puller *p, swl_error *err)
+{
+    const swl_listing *l = &p->remote.files;
+    swl_sha256 *sha = swl_sha256_new();
+    bool ok = sha != NULL;
+
+    for (int32_t i = 0; ok && i < l->n; i++) {
+        const swl_digest *known = l->e[i].digest[1].kind ? &l->e[i].digest[1] : &l->e[i].digest[0];
+        char digest[SWL_DIGEST_TEXT] = "", *line;
+
+        if (known->kind)
+            swl_digest_print(known, digest);
+        line = swl_asprintf("%s %" PRIu64 " %" PRId64 " %s\n", l->e[i].path, l->e[i].size, changed_at(p, &l->e[i]), digest);
+        ok = line != NULL;
+        if (ok)
+            swl_sha256_update(sha, line, strlen(line));
+        swl_free(line);
+    }
+    if (ok)
+        swl_sha256_end(sha, p->listing);
+    swl_sha256_free(sha);
+    return ok ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory for the list of files");
+}
+
+json_t *swl_puller_record(const swl_puller *p, json_t *options)
+{
+    if (options && p->listing[0] && json_object_set_new(options, "listing", json_string(p->listing))) {
+        json_decref(options);
+        return NULL;
+    }
+    return options;
+}
+
+static bool same_version(const swl_puller *p, const swl_state *s)
+{
+    const char *listing = json_string_value(json_object_get(s->options, "listing"));
+
+    if (p->remote.commit && s->commit && strcmp(p->remote.commit, s->commit))
+        return false;
+    return !listing || !p->listing[0] || !strcmp(listing, p->listing);
 }
 
 /* ---- the target ------------------------------------------------------------------------------------------------------- */
@@ -296,9 +379,7 @@ static swl_status look_at_target(swl_puller *p, bool *already, swl_error *err)
                            p->o->target);
     if (swl_state_load(&s, p->o->target, NULL) == SWL_OK) {
         bool same = s.complete && same_name(p, &s);
-        bool same_commit = !p->remote.commit || !s.commit || !strcmp(p->remote.commit, s.commit);
-
-        bool as_asked = same_commit && swl_conversion_matches(&p->asked, s.options);
+        bool version = same_version(p, &s), as_asked = version && swl_conversion_matches(&p->asked, s.options);
 
         *already = same && as_asked;
         swl_state_deinit(&s);
@@ -307,7 +388,9 @@ static swl_status look_at_target(swl_puller *p, bool *already, swl_error *err)
         if (same)
             return swl_fail_at(err, SWL_E_ARG, p->o->target, -1,
                                "%s holds %s of %s; --replace exchanges it once the new one is complete", p->o->target,
-                               same_commit ? "a conversion with other options" : "another commit",
+                               version            ? "a conversion with other options"
+                               : p->remote.commit ? "another commit"
+                                                  : "another version",
                                swl_source_label(&p->remote.source));
     }
     return swl_fail_at(err, SWL_E_ARG, p->o->target, -1,
@@ -341,10 +424,13 @@ static swl_status adopt(swl_puller *p, swl_error *err)
 static swl_status on_wait(void *arg, swl_error *err)
 {
     swl_puller *p = arg;
+    char owner[SWL_OWNER_BYTES], text[SWL_OWNER_BYTES + 60];
 
+    swl_stage_owner(&p->stage, owner);
     if (p->o->no_wait)
-        return swl_fail_at(err, SWL_E_FAIL, p->o->target, -1, "another process is installing %s", p->o->target);
-    send_event(p, SWL_PULL_WAITING, NULL, "another process is installing this; waiting for it");
+        return swl_fail_at(err, SWL_E_FAIL, p->o->target, -1, "%s is installing %s", owner, p->o->target);
+    snprintf(text, sizeof text, "%s is installing this; waiting for it", owner);
+    send_event(p, SWL_PULL_WAITING, NULL, text);
     return cancelled(p) ? swl_fail(err, SWL_E_CANCELLED, "stopped on request") : SWL_OK;
 }
 
@@ -544,6 +630,7 @@ static swl_status install(swl_puller *p, swl_error *err)
         p->result->already = already;
         return st;
     }
+    set_way(p, p->remote.packed ? "copied" : "converted");
     st = p->remote.packed ? swl_pull_packed(p, err) : swl_pull_raw(p, err);
     if (!st && !p->o->dry_run)
         st = swl_puller_finish(p, err);
@@ -557,10 +644,11 @@ static swl_status run(swl_puller *p, swl_error *err)
 
     if (!st && p->local && !already) {
         if (!swl_qpack_is(p->local))
-            return p->o->dry_run ? swl_fail(err, SWL_E_UNSUPPORTED, "a conversion from a directory has no dry run")
-                                 : convert_local(p, p->local, err);
+            return convert_local(p, p->local, err);
         st = local_container(p, p->local, err);
     }
+    if (!st && !already && !p->remote.commit && p->remote.files.n)
+        st = digest_listing(p, err);
     if (!st && !already)
         st = look_at_target(p, &already, err);
     if (!st && already)
@@ -584,6 +672,8 @@ swl_status swl_pull(const swl_pull_options *opt, swl_pull_result *result, swl_er
     swl_puller_phase(&p, SWL_PULL_PLAN, 0, 0);
     st = run(&p, err);
     snprintf(p.result->commit, sizeof p.result->commit, "%s", p.remote.commit ? p.remote.commit : "");
+    if (p.result->already)
+        p.result->way[0] = 0;
     p.result->bytes_received = p.t.n_received;
     p.result->seconds = swl_seconds() - begin;
     leave_stage(&p, st);

@@ -21,6 +21,7 @@ struct swl_puller {
     const swl_pull_options *o;
     swl_pull_result *result;
     swl_conversion asked;
+    char listing[65]; /* a digest of what a source without commits has; "" when it has commits */
     swl_http *http; /* NULL: nothing is fetched */
     swl_transfer t;
     swl_remote remote;
@@ -50,6 +51,9 @@ swl_status swl_puller_tick(void *puller, swl_error *err);
 void swl_puller_note(swl_puller *p, swl_pull_event_kind kind, const char *file, const char *text);
 /* Data durable, state file written. */
 swl_status swl_puller_save(swl_puller *p, swl_error *err);
+
+/* The options of a record with the listing, where that stands for a commit. Takes the reference; NULL stays NULL. */
+json_t *swl_puller_record(const swl_puller *p, json_t *options);
 
 /* Sets p->http and p->t for a source that is elsewhere. */
 swl_status swl_puller_connect(swl_puller *p, const swl_source *s, swl_error *err);

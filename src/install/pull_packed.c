@@ -382,7 +382,7 @@ static swl_status set_up(job *j, swl_error *err)
     if (!swl_state_describe(&now, p->local ? "directory" : p->remote.source.kind == SWL_SOURCE_HUB ? "hub" : "mirror",
                             swl_source_label(&p->remote.source), p->remote.commit,
                             p->remote.source.kind == SWL_SOURCE_HUB ? p->remote.source.endpoint : NULL,
-                            json_pack("{s:s}", "container", "copied")))
+                            swl_puller_record(p, json_pack("{s:s}", "container", "copied"))))
         st = no_memory(err);
     same = !st && swl_state_same(&now, &p->state);
     for (int32_t i = 0; i < j->n && !st; i++) {
@@ -402,7 +402,7 @@ static swl_status set_up(job *j, swl_error *err)
 static swl_status show_plan(job *j, swl_error *err)
 {
     swl_puller *p = j->p;
-    swl_pull_plan plan = {.kind = "qpack", .n_files = j->n};
+    swl_pull_plan plan = {.kind = "qpack", .n_files = j->n, .local = p->local != NULL};
     swl_pull_file *files = swl_calloc((size_t)j->n + 1, sizeof *files);
     char(*digests)[SWL_DIGEST_TEXT] = swl_calloc((size_t)j->n + 1, SWL_DIGEST_TEXT);
     swl_status st = files && digests ? SWL_OK : no_memory(err);

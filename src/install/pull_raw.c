@@ -562,7 +562,7 @@ static bool describe(const job *j, swl_state *s)
     bool hub = src->kind == SWL_SOURCE_HUB;
 
     return swl_state_describe(s, hub ? "hub" : "mirror", swl_source_label(src), j->p->remote.commit, hub ? src->endpoint : NULL,
-                              swl_conversion_record(&j->p->asked, SWL_CHECKPOINT_GGUF));
+                              swl_puller_record(j->p, swl_conversion_record(&j->p->asked, SWL_CHECKPOINT_GGUF)));
 }
 
 /* Goes on with the stage when it is of the same conversion, else empties it. */
@@ -762,7 +762,7 @@ static void tear_down(job *j)
 static swl_status record_as_planned(const job *j, swl_error *err)
 {
     const swl_conversion c = {j->plan.rule, j->p->asked.exact_scales};
-    json_t *options = swl_conversion_record(&c, j->c->kind);
+    json_t *options = swl_puller_record(j->p, swl_conversion_record(&c, j->c->kind));
 
     if (!options)
         return no_memory(err);

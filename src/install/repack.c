@@ -120,11 +120,12 @@ static char *make_stamp(const swl_checkpoint *c)
 
     for (int32_t i = 0; text && source_file(c, i); i++) {
         struct stat sb = {0};
-        char *longer;
+        char *real = realpath(source_file(c, i), NULL), *longer;
 
         stat(source_file(c, i), &sb);
-        longer = swl_asprintf("%s%s %" PRIu64 " %" PRId64 "\n", text, source_file(c, i), (uint64_t)sb.st_size,
-                              (int64_t)sb.st_mtime);
+        longer = swl_asprintf("%s%s %" PRIu64 " %" PRId64 "\n", text, real ? real : source_file(c, i),
+                              (uint64_t)sb.st_size, (int64_t)sb.st_mtime);
+        free(real);
         swl_free(text);
         text = longer;
     }
@@ -218,27 +219,111 @@ static swl_status write_staged(const swl_repack_options *opt, swl_plan *plan, co
     return st ? st : finish(stage, state, err);
 }
 
+/* While another process has the output. */
+typedef struct waiting {
+    const swl_repack_options *opt;
+    const swl_stage *stage;
+} waiting;
+
+static swl_status on_wait(void *arg, swl_error *err)
+{
+    const waiting *w = arg;
+    char owner[SWL_OWNER_BYTES], text[SWL_OWNER_BYTES + 60];
+
+    swl_stage_owner(w->stage, owner);
+    if (!w->opt->on_wait)
+        return swl_fail_at(err, SWL_E_FAIL, w->opt->output, -1, "%s is writing %s", owner, w->opt->output);
+    snprintf(text, sizeof text, "%s is writing this; waiting for it", owner);
+    return w->opt->on_wait(w->opt->arg, text) ? SWL_OK : swl_fail(err, SWL_E_CANCELLED, "stopped on request");
+}
+
+/* Whether the output is complete and of this very conversion. */
+static bool is_done(const swl_repack_options *opt, const swl_state *now)
+{
+    swl_state found;
+    bool same = false;
+
+    if (opt->already && !opt->replace && swl_state_load(&found, opt->output, NULL) == SWL_OK) {
+        same = found.complete && swl_state_same(&found, now);
+        swl_state_deinit(&found);
+    }
+    return same;
+}
+
 static swl_status convert_in(const swl_repack_options *opt, swl_plan *plan, const swl_qpack_source *source,
                              swl_error *err)
 {
     swl_stage stage;
     swl_state state = {0};
-    swl_status st = swl_stage_take(&stage, opt->output, opt->replace, NULL, NULL, err);
+    waiting w = {opt, &stage};
+    swl_status st = swl_stage_take(&stage, opt->output, opt->replace, on_wait, &w, err);
 
     if (st)
         return st;
-    st = swl_stage_check_target(&stage, err);
-    if (!st && !describe(&state, source, plan->c, plan, opt->exact_scales))
+    if (!describe(&state, source, plan->c, plan, opt->exact_scales))
         st = swl_fail(err, SWL_E_NOMEM, "out of memory for the source's name");
+    if (!st && is_done(opt, &state)) {
+        *opt->already = true;
+        stage.keep = false;
+        goto done;
+    }
+    if (!st)
+        st = swl_stage_check_target(&stage, err);
     if (!st)
         st = take_over(&stage, &state, err);
     if (!st)
         st = write_staged(opt, plan, source, &stage, &state, err);
     if (st)
         decide_to_keep(&stage, &state, st);
+done:
     swl_stage_close(&stage);
     swl_state_deinit(&state);
     return st;
+}
+
+static uint64_t file_size(const char *path)
+{
+    struct stat sb;
+
+    return stat(path, &sb) ? 0 : (uint64_t)sb.st_size;
+}
+
+/* The directory that the output will lie in, for the question how much room there is. */
+static uint64_t free_beside(const char *output)
+{
+    const char *slash = strrchr(output, '/');
+    char *parent = !slash ? swl_strdup(".") : swl_strndup(output, slash == output ? 1 : (size_t)(slash - output));
+    uint64_t n = parent ? swl_place_free(parent) : 0;
+
+    swl_free(parent);
+    return n;
+}
+
+static swl_status show_plan(const swl_repack_options *opt, const swl_plan *p, const swl_qpack_source *source, swl_error *err)
+{
+    static const char *const kinds[] = {"qpack", "mlx", "hf", "gguf"};
+    swl_pull_plan plan = {.source = opt->source, .commit = source->commit, .kind = kinds[p->c->kind],
+                          .target = opt->output, .local = true, .result_bytes = p->bytes_total,
+                          .dense_bytes = p->dense.n_bytes,
+                          .disk_needed = p->bytes_total + p->bytes_total / 100 + ROOM_BYTES};
+    swl_pull_file *files;
+
+    while (source_file(p->c, plan.n_files))
+        plan.n_files++;
+    files = swl_calloc((size_t)plan.n_files + 1, sizeof *files);
+    if (!files)
+        return swl_fail(err, SWL_E_NOMEM, "out of memory for the list of files");
+    for (int32_t i = 0; i < plan.n_files; i++) {
+        files[i] = (swl_pull_file){.path = source_file(p->c, i), .digest = "", .action = SWL_PULL_CONVERTED};
+        files[i].size = file_size(files[i].path);
+        plan.bytes_total += files[i].size;
+    }
+    plan.files = files;
+    plan.bytes_left = plan.bytes_total;
+    plan.disk_free = free_beside(opt->output);
+    opt->on_plan(opt->arg, &plan);
+    swl_free(files);
+    return SWL_OK;
 }
 
 static swl_status convert(const swl_repack_options *opt, const swl_checkpoint *c, const swl_qpack_source *source,
@@ -252,7 +337,10 @@ static swl_status convert(const swl_repack_options *opt, const swl_checkpoint *c
         st = swl_plan_make(&plan, c, asked.rule, err);
     if (st)
         return st;
-    st = convert_in(opt, &plan, source, err);
+    if (opt->on_plan)
+        st = show_plan(opt, &plan, source, err);
+    if (!st && !opt->dry_run)
+        st = convert_in(opt, &plan, source, err);
     swl_plan_deinit(&plan);
     return st;
 }
@@ -291,6 +379,9 @@ swl_status swl_repack(const swl_repack_options *opt, swl_error *err)
     swl_qpack_source source = {0};
     swl_status st = check_options(opt, err);
     char *path = NULL;
+
+    if (opt->already)
+        *opt->already = false;
 
     if (!st)
         st = real_place(&path, opt->source, err);

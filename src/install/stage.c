@@ -109,6 +109,51 @@ static bool is_ours(const char *dir)
     return holds(dir, SWL_STAGE_MARK) || holds(dir, "manifest.json") || is_empty(dir);
 }
 
+/* ---- who works on it ------------------------------------------------------------------------------------------------
+ */
+
+/* For people alone, so failures are none: the lock is what counts. */
+static void write_owner(const swl_stage *s)
+{
+    char host[100] = "", text[SWL_OWNER_BYTES], *path = swl_path_join(s->dir, SWL_STAGE_OWNER);
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666) : -1, n;
+
+    swl_free(path);
+    if (fd < 0)
+        return;
+    if (gethostname(host, sizeof host - 1) || !host[0])
+        strcpy(host, "this machine");
+    n = snprintf(text, sizeof text, "process %ld on %s\n", (long)getpid(), host);
+    n = (int)write(fd, text, (size_t)n);
+    (void)n;
+    close(fd);
+}
+
+static void remove_owner(const swl_stage *s)
+{
+    char *path = swl_path_join(s->dir, SWL_STAGE_OWNER);
+
+    if (path)
+        unlink(path);
+    swl_free(path);
+}
+
+void swl_stage_owner(const swl_stage *s, char text[SWL_OWNER_BYTES])
+{
+    char *path = swl_path_join(s->dir, SWL_STAGE_OWNER), *found = NULL;
+    size_t n = 0;
+    bool known = path && !swl_file_load(&found, &n, path, SWL_OWNER_BYTES - 1, NULL) && !strncmp(found, "process ", 8);
+
+    snprintf(text, SWL_OWNER_BYTES, "%s", known ? found : "another process");
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) {
+            *p = 0;
+            break;
+        }
+    swl_free(found);
+    swl_free(path);
+}
+
 /* ---- opening ------------------------------------------------------------------------------------------------------
  */
 
@@ -141,6 +186,14 @@ swl_status swl_stage_check_target(const swl_stage *s, swl_error *err)
     return SWL_OK;
 }
 
+static swl_status fail_busy(const swl_stage *s, const char *path, swl_error *err)
+{
+    char owner[SWL_OWNER_BYTES];
+
+    swl_stage_owner(s, owner);
+    return swl_fail_at(err, SWL_E_FAIL, path, -1, "%s is being written by %s", path, owner);
+}
+
 /* 1: locked; 0: the name moved on meanwhile, try again; -1: *err is set; -2: it is, because another process is there. */
 static int try_lock(swl_stage *s, swl_error *err)
 {
@@ -158,7 +211,7 @@ static int try_lock(swl_stage *s, swl_error *err)
         return -1;
     }
     if (flock(s->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-        swl_fail_at(err, SWL_E_FAIL, s->dir, -1, "%s is being written by another process", s->dir);
+        fail_busy(s, s->target, err);
         return -2;
     } /* other failures: a file system without locks, where nothing better can be done */
     if (!fstat(s->lock, &mine) && !lstat(s->dir, &named) && mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
@@ -254,6 +307,8 @@ static swl_status take(swl_stage *s, swl_status (*on_wait)(void *arg, swl_error 
     }
     if (!st && is_empty(s->dir)) /* what is written first goes by a temporary name, which says nothing */
         st = write_mark(s, "{}\n", err);
+    if (!st)
+        write_owner(s);
     return st;
 }
 
@@ -275,7 +330,11 @@ swl_status swl_stage_clear(swl_stage *s, swl_error *err)
 {
     swl_status st = clear(s->dir, err);
 
-    return st ? st : write_mark(s, "{}\n", err);
+    if (!st)
+        st = write_mark(s, "{}\n", err);
+    if (!st)
+        write_owner(s);
+    return st;
 }
 
 swl_status swl_stage_remove(const char *dir, swl_error *err)
@@ -301,6 +360,8 @@ swl_status swl_stage_open(swl_stage *s, const char *target, bool replace, const 
         st = write_mark(s, mark, err);
     if (st)
         swl_stage_close(s);
+    else
+        write_owner(s);
     return st;
 }
 
@@ -370,7 +431,10 @@ swl_status swl_stage_commit(swl_stage *s, swl_error *err)
 {
     struct stat sb;
     bool old = !lstat(s->target, &sb);
-    swl_status st = swl_dir_sync(s->dir, err);
+    swl_status st;
+
+    remove_owner(s);
+    st = swl_dir_sync(s->dir, err);
 
     if (!st && old && !s->replace)
         st = swl_fail_at(err, SWL_E_ARG, s->target, -1, "%s appeared while it was being written", s->target);
@@ -392,6 +456,7 @@ swl_status swl_stage_commit(swl_stage *s, swl_error *err)
 void swl_stage_close(swl_stage *s)
 {
     if (s->lock >= 0 && s->keep) {
+        remove_owner(s);
         close(s->lock);
     } else if (s->lock >= 0) {
         if (!holds(s->dir, SWL_STAGE_MARK))

@@ -9,7 +9,9 @@
 
 #include <swiftlet/swiftlet.h>
 
-#define SWL_STAGE_MARK ".swiftlet-install.json" /* says that a directory is ours; stays in the result */
+#define SWL_STAGE_MARK  ".swiftlet-install.json" /* says that a directory is ours; stays in the result */
+#define SWL_STAGE_OWNER ".swiftlet-owner"        /* who works on it: "process 123 on HOST"; gone with the lock */
+#define SWL_OWNER_BYTES 160
 
 typedef struct swl_stage {
     char *target, *parent;
@@ -26,6 +28,8 @@ swl_status swl_stage_open(swl_stage *s, const char *target, bool replace, const 
  * the lock, `on_wait` is called a few times a second until it gives a status (NULL: that is an error at once). */
 swl_status swl_stage_take(swl_stage *s, const char *target, bool replace, swl_status (*on_wait)(void *arg, swl_error *err),
                           void *arg, swl_error *err);
+/* "process 123 on HOST" of whoever has the lock that this stage waits for; "another process" when that is not known. */
+void swl_stage_owner(const swl_stage *s, char text[SWL_OWNER_BYTES]);
 /* Refuses a target that exists, unless replace and it is a container. */
 swl_status swl_stage_check_target(const swl_stage *s, swl_error *err);
 /* Empties dir, but for an empty mark. */

@@ -151,7 +151,7 @@ static json_t *state_json(const swl_state *s)
     json_object_set_new(root, "commit", text_or_null(s->commit));
     if (s->endpoint)
         json_object_set_new(root, "endpoint", json_string(s->endpoint));
-    if (s->stamp && !s->complete)
+    if (s->stamp)
         json_object_set_new(root, "stamp", json_string(s->stamp));
     json_object_set(root, "options", s->options);
     for (int32_t i = 0; i < s->n_files; i++)

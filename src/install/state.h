@@ -26,7 +26,7 @@ typedef struct swl_state_file {
 typedef struct swl_state {
     bool complete;
     char *kind, *source, *commit, *endpoint; /* commit, endpoint: NULL when there is none */
-    char *stamp;     /* what a local source looked like; NULL in finished containers */
+    char *stamp;     /* what a local source looked like; NULL for others */
     json_t *options; /* an object */
     swl_state_file *files;
     int32_t n_files, room;

@@ -184,6 +184,19 @@ class Offer(unittest.TestCase):
             self.assertEqual(plain.stdout, run("generate", MODEL, "-p", "Once upon a time", "-n", "4").stdout)
 
 
+    def test_without_any_model_three_that_fit_are_named(self):
+        with tempfile.TemporaryDirectory() as home:
+            p = run("serve", SWIFTLET_HOME=home)
+            self.assertEqual((p.returncode, p.stdout), (3, b""))
+            known = rows("doctor", home)[0]["models"]
+            fit = [m["source"] for m in known if m["fits_in_memory"] and m["fits_on_disk"]]
+            sources = [line.split()[-1] for line in p.stderr.decode().splitlines() if "  swiftlet pull " in line]
+            self.assertLessEqual(set(sources), {m["source"] for m in known})
+            self.assertEqual(len(sources), 3 if len(fit) > 4 else len(sources), p.stderr)  # memory comes and goes
+            p = run("chat", "--json", SWIFTLET_HOME=home, stdin=b"hello")  # a program is not told at length
+            self.assertEqual((p.returncode, p.stderr.count(b"swiftlet pull")), (3, 0), p.stdout)
+
+
 class Server(unittest.TestCase):
     def test_a_running_server_is_asked(self):
         server = subprocess.Popen([PROGRAM, "serve", MODEL, "--port", "0", "--api-key", "secret"], stdout=subprocess.PIPE,

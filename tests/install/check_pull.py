@@ -9,6 +9,7 @@ The last line says "N passed, N failed, N skipped".
 import argparse
 import atexit
 import concurrent.futures
+import fcntl
 import hashlib
 import json
 import os
@@ -196,8 +197,75 @@ def a_container_comes_from_a_mirror_and_from_a_directory():
     with Hub(packed()) as hub, Room() as r, Room() as other:
         r.run(hub, source=hub.mirror)
         r.complete(packed())
-        other.run(None, source=r.out)
+        plan = plan_of(other, None, source=r.out)
+        same("plan", (plan["local"], plan["kind"], {f["action"] for f in plan["files"]}), (True, "qpack", {"copy"}))
+        err = other.run(None, source=r.out)[2]
+        must("copied in" in err and "received" not in err, err)
         other.complete(packed())
+        must("already installed" in other.run(None, source=r.out)[2])
+        os.utime(os.path.join(r.out, "config.json"), (1, 1))  # hashes.json says what it holds
+        must("already installed" in other.run(None, source=r.out)[2])
+        make_dir(r, packed("q35moe-c"), "new.qpack")
+        shutil.rmtree(r.out)
+        os.rename(os.path.join(r.dir, "new.qpack"), r.out)
+        must("another version" in other.run(None, source=r.out, expect=2)[2])
+        other.run(None, "--replace", source=r.out)
+        other.complete(packed("q35moe-c"))
+
+
+@check
+def a_mirror_that_has_something_else_now_is_noticed():
+    for before, after in (packed(), packed("q35moe-c")), (raw("q35moe-a-mlx4"), raw("q35moe-a-mlx8")):
+        with Hub(before) as hub, Room() as r:
+            r.run(hub, source=hub.mirror)
+            must("already installed" in r.run(hub, source=hub.mirror)[2])
+            hub.files = after
+            must("another version" in r.run(hub, source=hub.mirror, expect=2)[2])
+            r.run(hub, "--replace", source=hub.mirror)
+
+
+@check
+def a_conversion_on_this_machine_is_planned_known_again_and_waited_for():
+    gguf = os.path.join("Big-Q8_0.gguf")
+    with Room() as r:
+        make_dir(r, gguf_file(), "file")
+        for source, kind in (os.path.join(CASES, "q35moe-a"), "hf"), (os.path.join(CASES, "q35moe-a-mlx4"), "mlx"), \
+                (os.path.join(r.dir, "file", gguf), "gguf"):
+            for command in "pull", "repack":
+                plan = plan_of(r, None, source=source, command=command)
+                same("plan", (plan["local"], plan["kind"], plan["bytes_total"]), (True, kind, sum(f["size"] for f in plan["files"])))
+                same("left", [x for x in os.listdir(r.dir) if x.startswith("out")], [])
+            err = r.run(None, source=source)[2]
+            must("converted in" in err and "received" not in err, err)
+            size = sum(len(d) for n, d in tree(r.out).items() if n.endswith((".bin", ".safetensors")))
+            same("planned bytes", plan["result_bytes"], size)
+            must("already installed" in r.run(None, source=source)[2])
+            must("this very conversion" in r.run(None, source=source, command="repack", expect=2)[2])
+            r.run(None, "--bits", "8", source=source, expect=2 if kind == "hf" else 0)
+            shutil.rmtree(r.out)
+    with Room() as r:
+        os.mkdir(r.out + ".partial")
+        for name, text in (".swiftlet-install.json", "{}\n"), (".swiftlet-owner", "process 4711 on elsewhere\n"):
+            open(os.path.join(r.out + ".partial", name), "w").write(text)
+        source = os.path.join(CASES, "q35moe-a")
+        fd = os.open(r.out + ".partial", os.O_RDONLY)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        for command in "pull", "repack":
+            err = r.run(None, "--no-wait", source=source, command=command, expect=1)[2]
+            must("process 4711 on elsewhere" in err, err)
+        waiting = [r.start(None, source=source, command=command) for command in ("repack", "repack", "pull")]
+        for p in waiting:  # until it has said so
+            must(any(b"4711" in line for line in iter(p.stderr.readline, b"")), "waits for nobody")
+        os.close(fd)
+        ends = [(p.communicate(timeout=120)[1], p.returncode) for p in waiting]
+        same("exits", [code for _, code in ends], [0, 0, 0])
+        r.complete(converted_here(source))
+
+
+def converted_here(source):
+    with Room() as r:
+        r.run(None, source=source, command="repack")
+        return tree(r.out)
 
 
 @check
@@ -979,7 +1047,7 @@ def two_processes_share_one_target():
         a = r.start(hub)
         time.sleep(1)
         err = r.run(hub, "--no-wait", expect=1)[2]
-        must("another process" in err, err)
+        must("process %d on " % a.pid in err, err)
         b = r.start(hub)
         time.sleep(0.5)
         hub.slow = 0

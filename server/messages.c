@@ -493,7 +493,7 @@ static void whole_item(srv_text *t, const srv_item *it)
         srv_str(t, "type", "tool_use");
         put_use_id(t, it);
         srv_strn(t, "name", it->name.p, it->name.n);
-        srv_raw(t, "input", it->text.n ? it->text.p : "{}", it->text.n ? it->text.n : 2);
+        srv_raw_line(t, "input", it->text.n ? it->text.p : "{}", it->text.n ? it->text.n : 2);
     }
     srv_close(t, '}');
 }

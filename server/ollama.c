@@ -204,7 +204,7 @@ static void put_call(srv_text *t, const srv_item *it)
     srv_str(t, "id", it->call_id);
     srv_open(t, "function", '{');
     srv_strn(t, "name", it->name.p, it->name.n);
-    srv_raw(t, "arguments", it->text.n ? it->text.p : "{}", it->text.n ? it->text.n : 2);
+    srv_raw_line(t, "arguments", it->text.n ? it->text.p : "{}", it->text.n ? it->text.n : 2);
     srv_puts(t, "}}");
 }
 

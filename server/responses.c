@@ -321,7 +321,7 @@ static void echo(srv_text *t, const srv_job *j, const char *name, const char *ot
 {
     const srv_json *v = srv_get(j->doc.root, name);
 
-    srv_raw(t, name, v ? v->raw : otherwise, v ? v->n_raw : strlen(otherwise));
+    srv_raw_line(t, name, v ? v->raw : otherwise, v ? v->n_raw : strlen(otherwise));
 }
 
 static const char *item_status(const srv_choice *c, const srv_item *it)

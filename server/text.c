@@ -214,6 +214,20 @@ void srv_raw(srv_text *t, const char *name, const char *p, size_t n)
     srv_add(t, p, n);
 }
 
+/* Strings hold no line ends, so these stand between tokens. */
+void srv_raw_line(srv_text *t, const char *name, const char *p, size_t n)
+{
+    size_t at;
+
+    srv_key(t, name);
+    at = t->n;
+    srv_add(t, p, n);
+    for (; at < t->n; at++) {
+        if (t->p[at] == '\n' || t->p[at] == '\r')
+            t->p[at] = ' ';
+    }
+}
+
 void srv_open(srv_text *t, const char *name, char bracket)
 {
     srv_key(t, name);

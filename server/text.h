@@ -36,6 +36,7 @@ void srv_real(srv_text *t, const char *name, double x); /* null where JSON has n
 void srv_bool(srv_text *t, const char *name, bool x);
 void srv_null(srv_text *t, const char *name);
 void srv_raw(srv_text *t, const char *name, const char *p, size_t n); /* JSON as it is */
+void srv_raw_line(srv_text *t, const char *name, const char *p, size_t n); /* and on one line, which events are */
 void srv_open(srv_text *t, const char *name, char bracket);           /* '{' or '['; NULL name: an element */
 void srv_close(srv_text *t, char bracket);
 void srv_num(srv_text *t, double x);

@@ -7,6 +7,7 @@
  *                     a call is <tool_call>{"name": ..., "arguments": ...}</tool_call>, broken without its end. A line
  *                     "---" separates several answers: the n-th answers a prompt with n assistant messages, the last all
  *                     further ones
+ *   SCRIPT_INDENT     the arguments of calls have lines
  *   SCRIPT_JSON       what is answered where the answer has to be JSON (default "{}")
  *   SCRIPT_DELAY_MS   before every token of an answer         SCRIPT_PROMPT_MS   before every 16 tokens of a prompt
  *   SCRIPT_CREATE_MS  how long it takes to make a request     SCRIPT_WORDS       a token is a word with the space before
@@ -297,7 +298,7 @@ static void push_call(swl_request *r, const char *source, size_t n, bool closed)
 {
     json_t *call = json_loadb(source, n, JSON_DISABLE_EOF_CHECK, NULL);
     const char *name = json_string_value(json_object_get(call, "name"));
-    char *args = json_dumps(json_object_get(call, "arguments"), JSON_COMPACT | JSON_ENCODE_ANY);
+    char *args = json_dumps(json_object_get(call, "arguments"), (getenv("SCRIPT_INDENT") ? JSON_INDENT(1) : JSON_COMPACT) | JSON_ENCODE_ANY);
     char buffer[4096];
 
     if (!args)

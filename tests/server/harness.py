@@ -46,6 +46,7 @@ class Answer:
 def frames(body):
     """(event, data) of every frame; every line has to be one of the two."""
     found = []
+    assert b"\r" not in body, "a line that ends where no other does"
     for frame in body.decode().split("\n\n"):
         event, data = None, None
         for line in frame.split("\n") if frame.strip() else []:

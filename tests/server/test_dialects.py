@@ -370,6 +370,13 @@ class Responses(Shared):
         self.assertEqual(a.status, 200, a)
         return json.loads(self.server.asked()["messages"])
 
+    def test_what_comes_back_of_a_request_with_lines_is_one_line(self):
+        for end in ("\n", "\r\n", "\r"):
+            request = {"input": "hi", "stream": True, "tools": self.tools[:1], "metadata": {"a": "b", "c": "d\n"}, "text": {"format": {"type": "text"}}}
+            a = self.server.post(RESPONSES, json.dumps(request, indent=1).replace("\n", end))
+            first = json.loads(harness.frames(a.body)[0][1])["response"]
+            self.assertEqual([first[name] for name in ("tools", "metadata")], [request["tools"], request["metadata"]])
+
     def test_fields_that_come_back_have_their_types(self):
         for field, value in [("truncation", 1), ("metadata", "x"), ("prompt_cache_key", []), ("safety_identifier", {}), ("user", 5),
                              ("include", [7]), ("reasoning", {"summary": 1})]:
@@ -701,6 +708,12 @@ class Ollama(Shared):
             self.assertIsInstance(last[name], int)
         for line in lines:
             self.assertRegex(line["created_at"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z$")
+
+    def test_arguments_with_lines_are_one_line(self):
+        with Server("--ollama-api", SCRIPT_TEXT=FULL, SCRIPT_INDENT=1) as server:
+            a = server.post("/api/chat", {"messages": USER, "tools": TOOLS})
+            lines = [json.loads(line) for line in a.body.decode().splitlines()]
+            self.assertEqual([c["function"]["arguments"] for line in lines for c in line["message"].get("tool_calls", [])], [{"city": 'K\u00f6ln "x"'}] * 2)
 
     def test_whole(self):
         a = self.server.post("/api/chat", {"messages": USER, "tools": TOOLS, "stream": False}).json

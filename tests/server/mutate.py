@@ -91,16 +91,17 @@ class Raw:
         self.text = text if isinstance(text, bytes) else text.encode()
 
 
-def dump(value, r):
+def dump(value, r, gap=b""):
+    """With `gap` between tokens."""
     if isinstance(value, Raw):
         return value.text
     if isinstance(value, dict):
-        fields = [dump(k, r) + b":" + dump(v, r) for k, v in value.items()]
+        fields = [dump(k, r) + gap + b":" + gap + dump(v, r, gap) for k, v in value.items()]
         if fields and r.random() < 0.01:
             fields.append(r.choice(fields))  # the same name again
-        return b"{" + b",".join(fields) + b"}"
+        return b"{" + gap + (gap + b"," + gap).join(fields) + b"}"
     if isinstance(value, list):
-        return b"[" + b",".join(dump(v, r) for v in value) + b"]"
+        return b"[" + (gap + b"," + gap).join(dump(v, r, gap) for v in value) + gap + b"]"
     return json.dumps(value, ensure_ascii=r.random() < 0.5).encode("utf-8", "surrogatepass")
 
 
@@ -238,7 +239,8 @@ class Case:
             method = r.choice([b"GET", b"GET", b"GET", b"OPTIONS", b"DELETE", b"PUT", b"BREW", b"TRACE"])
             return method + b" " + r.choice(GETS).encode() + b" HTTP/1.1\r\n" + self.end(last)
         path, body = r.choice(VALID)
-        body = dump(change_tree(r, copy.deepcopy(body), r.choice(VALID)[1]) if kind != "raw" else body, r)
+        body = dump(change_tree(r, copy.deepcopy(body), r.choice(VALID)[1]) if kind != "raw" else body, r,
+                    r.choice([b""] * 8 + [b"\n", b"\r\n\t "]))
         if kind == "bytes":
             body = change_bytes(r, body)
         more, framed = b"Content-Type: application/json\r\n", True
@@ -284,6 +286,7 @@ def check_body(status, headers, body, whole):
         json.loads(body.decode("utf-8"), parse_constant=lambda s: check(False, "a number that JSON has not", s.encode()))
     elif kind.startswith("text/event-stream"):
         text = body.decode("utf-8") if whole else body.decode("utf-8", "ignore")
+        check("\r" not in text, "a line that ends where no other does", body)
         for line in text.split("\n")[:None if whole else -1]:
             check(line == "" or line.startswith(("data: ", "event: ", ":")), "no line of a stream", line.encode("utf-8", "replace"))
             if line.startswith("data: ") and line != "data: [DONE]":

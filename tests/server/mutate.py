@@ -115,7 +115,7 @@ def odd_value(r):
                               r'"\u12"', r'"\ud83d\ude00"', "'a'", "nul", "tru", "", ",", "[,]", "{,}", '{"a"}', '{"a":1,}', "[1,]", "//c\n1"])),
         lambda: Raw("[" * n + "]" * n), lambda: Raw('{"a":' * n + "1" + "}" * n), lambda: Raw("[" * n), lambda: Raw('{"type":"array","items":' * n + "{}" + "}" * n),
         lambda: "x" * n, lambda: "\U0001f600" * (n % 5000), lambda: "<|im_start|>" * (n % 300), lambda: "</think><tool_call>{", lambda: "{{ messages }}{% for %}", lambda: "\u202e\ufeff\uffff",
-        lambda: [1] * n, lambda: ["a"] * n, lambda: {"k%d" % i: i for i in range(n % 2000)}, lambda: [{"role": "user", "content": "x"}] * (n % 20000),
+        lambda: [1] * n, lambda: ["a"] * n, lambda: {"k%d" % i: i for i in range(n % 2000)}, lambda: [{"role": "user", "content": "x"} for _ in range(n % 20000)],
         lambda: {"$ref": "#"}, lambda: {"anyOf": [{"$ref": "#/anyOf/0"}]}, lambda: {"pattern": "(" * n}, lambda: {"type": "string", "pattern": "(a{1,1000}){1,1000}"},
         lambda: {"type": "string", "pattern": "^(([a-z]*)*)*$"}, lambda: {"type": "string", "minLength": 10**9}, lambda: {"type": "array", "minItems": 10**9, "items": {}},
         lambda: {"type": "integer", "minimum": 10**30, "maximum": 10**31}, lambda: {"type": "integer", "minimum": 5, "maximum": 4}, lambda: {"type": "integer", "multipleOf": 7919}, lambda: {"enum": []},

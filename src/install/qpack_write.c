@@ -30,6 +30,7 @@
 #include "base/os_win.h"
 #endif
 #include "base/status.h"
+#include "install/hasher.h"
 #include "install/place.h"
 #include "install/transfer.h"
 
@@ -37,6 +38,7 @@
 #define SAVE_SECONDS 10.0
 #define SMALL_BYTES_MAX (UINT64_C(64) << 20) /* of a tokenizer or template file */
 #define BLOCK_BYTES     (UINT64_C(1) << 20)
+#define HURRY_BYTES     (UINT64_C(8) << 20)
 
 swl_status swl_qpack_progress(swl_qpack_writer *w, uint64_t n, swl_error *err)
 {
@@ -54,12 +56,15 @@ typedef struct out_file {
     const char *name; /* relative */
     char *path;
     int fd;
-    uint64_t size;
+    uint64_t size, unhurried; /* bytes since writing them out was begun */
     EVP_MD_CTX *sha; /* NULL: without a hash */
+    swl_hasher *hasher;
 } out_file;
 
 static void out_abandon(out_file *f)
 {
+    if (f->hasher)
+        swl_hasher_wait(f->hasher, NULL);
     swl_file_close(f->fd);
     EVP_MD_CTX_free(f->sha);
     swl_free(f->path);
@@ -70,7 +75,7 @@ static swl_status out_begin(out_file *f, const swl_qpack_writer *w, const char *
 {
     swl_status st;
 
-    *f = (out_file){.name = name, .path = swl_path_join(w->dir, name), .fd = -1};
+    *f = (out_file){.name = name, .path = swl_path_join(w->dir, name), .fd = -1, .hasher = w->hasher};
     if (!w->synthetic)
         f->sha = EVP_MD_CTX_new();
     if (!f->path || (!w->synthetic && (!f->sha || !EVP_DigestInit_ex(f->sha, EVP_sha256(), NULL))))
@@ -89,7 +94,7 @@ static swl_status out_resume(out_file *f, const swl_qpack_writer *w, const char 
 
     if (!w->state)
         return out_begin(f, w, name, err);
-    *f = (out_file){.name = name, .path = swl_path_join(w->dir, name), .fd = -1, .sha = EVP_MD_CTX_new()};
+    *f = (out_file){.name = name, .path = swl_path_join(w->dir, name), .fd = -1, .sha = EVP_MD_CTX_new(), .hasher = w->hasher};
     if (!f->path || !f->sha || !EVP_DigestInit_ex(f->sha, EVP_sha256(), NULL))
         st = swl_fail(err, SWL_E_NOMEM, "out of memory for a file of the container");
     else
@@ -99,20 +104,41 @@ static swl_status out_resume(out_file *f, const swl_qpack_writer *w, const char 
     return st;
 }
 
-static swl_status out_hash(out_file *f, const void *data, uint64_t n, swl_error *err)
+/* Beside what follows: data must stay as they are until the next block is given, or until out_settle. */
+static void out_hash(out_file *f, const void *data, uint64_t n)
 {
-    return !f->sha || EVP_DigestUpdate(f->sha, data, n)
-               ? SWL_OK
-               : swl_fail(err, SWL_E_FAIL, "libcrypto cannot hash %s", f->path);
+    if (f->sha)
+        swl_hasher_add(f->hasher, f->sha, data, n);
+}
+
+/* All that was given is in the hash. */
+static swl_status out_settle(const out_file *f, swl_error *err)
+{
+    return f->hasher ? swl_hasher_wait(f->hasher, err) : SWL_OK;
+}
+
+/* Starts bringing bytes to the disk early, so that the sync at the end has little left to wait for. */
+static swl_status out_write_at(out_file *f, uint64_t at, const void *data, uint64_t n, swl_error *err)
+{
+    swl_status st = swl_file_write_at(f->fd, f->path, at, data, n, err);
+
+    f->unhurried += n;
+    if (!st && f->unhurried >= HURRY_BYTES) {
+        swl_place_hurry(f->fd, 0, 0);
+        f->unhurried = 0;
+    }
+    return st;
 }
 
 /* Appends. */
 static swl_status out_write(out_file *f, const void *data, uint64_t n, swl_error *err)
 {
-    swl_status st = swl_file_write_at(f->fd, f->path, f->size, data, n, err);
+    swl_status st;
 
+    out_hash(f, data, n);
+    st = out_write_at(f, f->size, data, n, err);
     f->size += n;
-    return st ? st : out_hash(f, data, n, err);
+    return st;
 }
 
 /* ---- state -------------------------------------------------------------------------------------------------------- */
@@ -186,6 +212,7 @@ static bool is_unchanged(const swl_qpack_writer *w, const out_file *f)
     char hex[65];
     bool same = true;
 
+    swl_hasher_wait(f->hasher, NULL); /* a fault shows in the digest */
     if (!w->placed) {
         same = s && copy && EVP_MD_CTX_copy_ex(copy, f->sha) && EVP_DigestFinal_ex(copy, digest, NULL);
         for (int i = 0; i < 32 && same; i++)
@@ -199,6 +226,7 @@ static bool is_unchanged(const swl_qpack_writer *w, const out_file *f)
 static swl_status hash_anew(out_file *f, swl_error *err)
 {
     f->size = 0;
+    swl_hasher_wait(f->hasher, NULL); /* of what does not count any more */
     return EVP_DigestInit_ex(f->sha, EVP_sha256(), NULL) ? SWL_OK
                                                          : swl_fail(err, SWL_E_FAIL, "libcrypto cannot hash %s", f->path);
 }
@@ -243,6 +271,8 @@ static swl_status sync_out(swl_qpack_writer *w, const out_file *f, swl_error *er
 static swl_status out_end(out_file *f, swl_qpack_writer *w, swl_status st, swl_error *err)
 {
     if (!st)
+        st = out_settle(f, err);
+    if (!st)
         st = sync_out(w, f, err);
     if (!st)
         swl_file_forget(f->fd, 0, 0);
@@ -272,56 +302,67 @@ typedef struct dense_sink {
 static swl_status put_dense(void *arg, swl_part part, uint64_t at, const uint8_t *data, uint64_t n, swl_error *err)
 {
     dense_sink *s = arg;
-    swl_status st = swl_file_write_at(s->f->fd, s->f->path, s->item->offset[part] + at, data, n, err);
+    swl_status st = out_write_at(s->f, s->item->offset[part] + at, data, n, err);
 
     s->item->crc[part] = swl_crc32c(s->item->crc[part], data, n);
     return st ? st : swl_qpack_progress(s->w, n, err);
 }
 
+/* One of two blocks: that which is not `now`. */
+static uint8_t *other(uint8_t *blocks, const uint8_t *now, uint64_t n)
+{
+    return now == blocks ? blocks + n : blocks;
+}
+
 /* The hash needs the bytes in order, which is not the order of writing. */
 static swl_status hash_again(swl_qpack_writer *w, out_file *f, swl_error *err)
 {
-    uint8_t *block = swl_calloc(BLOCK_BYTES, 1);
-    swl_status st = SWL_OK;
+    uint8_t *blocks = swl_calloc(2, BLOCK_BYTES), *block = blocks;
+    swl_status st = SWL_OK, settled;
     uint64_t n, size;
     int fd;
 
-    if (!block)
+    if (!blocks)
         return swl_fail(err, SWL_E_NOMEM, "out of memory for a block");
     st = swl_file_open(&fd, &size, f->path, err);
     for (uint64_t at = 0; at < f->size && !st; at += n) {
         n = f->size - at < BLOCK_BYTES ? f->size - at : BLOCK_BYTES;
+        block = other(blocks, block, BLOCK_BYTES);
         st = swl_file_read_at(fd, f->path, at, block, n, err);
         if (!st)
-            st = out_hash(f, block, n, err);
+            out_hash(f, block, n);
         if (!st)
             st = swl_qpack_progress(w, n, err);
     }
+    settled = out_settle(f, st ? NULL : err);
     swl_file_close(fd);
-    swl_free(block);
-    return st;
+    swl_free(blocks);
+    return st ? st : settled;
 }
 
 /* CRC-32C of n bytes of the file; with f->sha and `hashed` they go into the hash too. */
 static swl_status read_back(swl_qpack_writer *w, out_file *f, uint64_t at, uint64_t n, bool hashed, uint32_t *crc,
                             swl_error *err)
 {
-    uint8_t *block = swl_calloc(n < BLOCK_BYTES ? n : BLOCK_BYTES, 1);
-    swl_status st = block ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory for a block");
+    uint64_t room = n < BLOCK_BYTES ? n : BLOCK_BYTES;
+    uint8_t *blocks = swl_calloc(2, room), *block = blocks;
+    swl_status st = blocks ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory for a block"), settled;
 
     *crc = 0;
     for (uint64_t k, end = at + n; at < end && !st; at += k) {
-        k = end - at < BLOCK_BYTES ? end - at : BLOCK_BYTES;
+        k = end - at < room ? end - at : room;
+        block = other(blocks, block, room);
         st = swl_file_read_at(f->fd, f->path, at, block, k, err);
+        if (!st && hashed)
+            out_hash(f, block, k);
         if (!st)
             *crc = swl_crc32c(*crc, block, k);
-        if (!st && hashed)
-            st = out_hash(f, block, k, err);
         if (!st)
             st = swl_qpack_progress(w, k, err);
     }
-    swl_free(block);
-    return st;
+    settled = hashed ? out_settle(f, st ? NULL : err) : SWL_OK;
+    swl_free(blocks);
+    return st ? st : settled;
 }
 
 /* All of a safetensors file that is there: its hash, and the checksums of its tensors. */
@@ -446,15 +487,38 @@ typedef struct slot_sink {
     uint8_t *slot;
 } slot_sink;
 
+/* Where a part goes; NULL: nowhere, which the plan rules out. */
+static uint8_t *place_in_slot(const slot_sink *k, swl_part part)
+{
+    for (int i = 0; i < k->s->n_sections; i++)
+        if (k->s->sections[i].proj == k->proj && k->s->sections[i].part == part)
+            return k->slot + k->s->sections[i].offset;
+    return NULL;
+}
+
 static swl_status put_slot(void *arg, swl_part part, uint64_t at, const uint8_t *data, uint64_t n, swl_error *err)
 {
     slot_sink *k = arg;
+    uint8_t *dst = place_in_slot(k, part);
 
     (void)err;
-    for (int i = 0; i < k->s->n_sections; i++)
-        if (k->s->sections[i].proj == k->proj && k->s->sections[i].part == part)
-            memcpy(k->slot + k->s->sections[i].offset + at, data, n);
+    if (dst)
+        memcpy(dst + at, data, n);
     return SWL_OK;
+}
+
+/* What is not changed is read into its place. */
+static swl_status read_into_slot(const swl_converter *cv, const swl_weight *w, const slot_sink *k, swl_error *err)
+{
+    swl_status st = SWL_OK;
+
+    for (int part = 0; part < w->n_parts && !st; part++) {
+        uint8_t *dst = place_in_slot(k, (swl_part)part);
+
+        if (dst)
+            st = swl_st_read(cv->st, w->src[part].t, w->src[part].begin, dst, w->row_bytes[part] * (uint64_t)w->rows, err);
+    }
+    return st;
 }
 
 static swl_status write_slot(swl_qpack_writer *w, out_file *f, swl_plan_slots *s, int32_t expert, uint8_t *slot,
@@ -468,12 +532,13 @@ static swl_status write_slot(swl_qpack_writer *w, out_file *f, swl_plan_slots *s
 
         st = swl_plan_expert(w->plan, s, expert, (swl_proj)proj, &weight, err);
         if (!st)
-            st = swl_weight_emit(&w->cv, &weight, put_slot, &k, err);
+            st = weight.op == SWL_WEIGHT_COPY && !w->cv.origin ? read_into_slot(&w->cv, &weight, &k, err)
+                                                               : swl_weight_emit(&w->cv, &weight, put_slot, &k, err);
     }
     if (st)
         return st;
-    s->crc[expert] = swl_crc32c(0, slot, s->stride);
     st = out_write(f, slot, s->stride, err);
+    s->crc[expert] = swl_crc32c(0, slot, s->stride); /* while it is hashed */
     return st ? st : swl_qpack_progress(w, s->stride, err);
 }
 
@@ -483,19 +548,22 @@ static uint32_t check_of_slots(const swl_plan_slots *s, int32_t n)
     return swl_crc32c(0, s->crc, (size_t)n * sizeof *s->crc);
 }
 
-/* The slots that are there: [0, n) are read back, hashed and checked. *n becomes 0 when they are not what they were. */
-static swl_status read_slots(swl_qpack_writer *w, out_file *f, swl_plan_slots *s, uint8_t *slot, int32_t *n, swl_error *err)
+/* The slots that are there: [0, n) are read back, hashed and checked. *n becomes 0 when they are not what they were. `slots`:
+ * room for two, here as below, so that one is hashed while the other is filled. */
+static swl_status read_slots(swl_qpack_writer *w, out_file *f, swl_plan_slots *s, uint8_t *slots, int32_t *n, swl_error *err)
 {
     const swl_state_file *said = swl_state_file_find(w->state, f->name);
     uint32_t want = 0;
     swl_status st = SWL_OK;
 
     for (int32_t e = 0; e < *n && !st; e++) {
+        uint8_t *slot = slots + (uint64_t)(e % 2) * s->stride;
+
         st = swl_file_read_at(f->fd, f->path, f->size, slot, s->stride, err);
+        if (!st)
+            out_hash(f, slot, s->stride);
         s->crc[e] = swl_crc32c(0, slot, s->stride);
         f->size += s->stride;
-        if (!st)
-            st = out_hash(f, slot, s->stride, err);
         if (!st)
             st = swl_qpack_progress(w, s->stride, err);
     }
@@ -530,16 +598,18 @@ static swl_status save_slots(swl_qpack_writer *w, out_file *f, const swl_plan_sl
                               swl_asprintf("%08" PRIx32, check_of_slots(s, n)), err);
 }
 
-static swl_status write_missing_slots(swl_qpack_writer *w, out_file *f, swl_plan_slots *s, uint8_t *slot, swl_error *err)
+static swl_status write_missing_slots(swl_qpack_writer *w, out_file *f, swl_plan_slots *s, uint8_t *slots, swl_error *err)
 {
     int32_t n = slots_there(w, s, f->name);
-    swl_status st = n ? read_slots(w, f, s, slot, &n, err) : SWL_OK;
+    swl_status st = n ? read_slots(w, f, s, slots, &n, err) : SWL_OK;
 
+    if (!st)
+        st = out_settle(f, err);
     if (st)
         return st;
-    memset(slot, 0, s->stride); /* the padding stays zero */
+    memset(slots, 0, 2 * s->stride); /* the padding stays zero */
     while (n < w->plan->c->config.n_experts && !st) {
-        st = write_slot(w, f, s, n, slot, err);
+        st = write_slot(w, f, s, n, slots + (uint64_t)(n % 2) * s->stride, err);
         n += !st;
         if (!st && save_is_due(w))
             st = save_slots(w, f, s, n, err);
@@ -551,14 +621,14 @@ static swl_status write_missing_slots(swl_qpack_writer *w, out_file *f, swl_plan
 
 static swl_status write_slots(swl_qpack_writer *w, swl_plan_slots *s, const char *name, swl_error *err)
 {
-    uint8_t *slot = swl_calloc(s->stride, 1);
+    uint8_t *slots = swl_calloc(2, s->stride);
     out_file f;
-    swl_status st = slot ? out_resume(&f, w, name, s->stride * (uint64_t)w->plan->c->config.n_experts, err)
+    swl_status st = slots ? out_resume(&f, w, name, s->stride * (uint64_t)w->plan->c->config.n_experts, err)
                          : swl_fail(err, SWL_E_NOMEM, "out of memory for a slot");
 
     if (!st)
-        st = out_end(&f, w, write_missing_slots(w, &f, s, slot, err), err);
-    swl_free(slot);
+        st = out_end(&f, w, write_missing_slots(w, &f, s, slots, err), err);
+    swl_free(slots);
     return st;
 }
 
@@ -742,6 +812,8 @@ swl_status swl_qpack_write(swl_qpack_writer *w, swl_error *err)
     if (w->synthetic)
         w->n_total = w->synthetic->experts_absent ? p->dense.n_bytes : p->bytes_total;
     st = swl_qpack_progress(w, 0, err);
+    if (!st && !w->synthetic)
+        st = swl_hasher_create(&w->hasher, err);
     if (!st)
         st = write_dense(w, &p->dense, err);
     if (!st && p->mtp)
@@ -756,6 +828,8 @@ swl_status swl_qpack_write(swl_qpack_writer *w, swl_error *err)
 void swl_qpack_writer_deinit(swl_qpack_writer *w)
 {
     swl_converter_deinit(&w->cv);
+    swl_hasher_free(w->hasher);
+    w->hasher = NULL;
     for (int32_t i = 0; i < w->n_files; i++)
         swl_free(w->files[i].name);
     swl_free(w->files);

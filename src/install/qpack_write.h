@@ -43,6 +43,7 @@ typedef struct swl_qpack_writer {
     int32_t n_files, n_files_max;
     uint64_t unsaved; /* bytes since the state was saved */
     double saved_at;
+    struct swl_hasher *hasher; /* NULL for synthetic ones, which have no hashes */
     bool lost; /* a sync failed: what is on the disk is unknown from here on */
 } swl_qpack_writer;
 

@@ -5,6 +5,7 @@
 #   cmd:NAME  a program on PATH         pc:NAME  a library that pkg-config knows
 #   cc        a compiler that links     venv     python3 that can make virtual environments
 #   fuzzer    clang with libFuzzer (never asked for on macOS, whose clang lacks it)
+#   browser   Chromium, with windows or without
 # A probe that begins with "?" is of something that is used when it is there: installed with the rest, and no error.
 
 PACKAGES_BUILD='
@@ -21,16 +22,19 @@ pc:liburing      liburing-dev     liburing-devel      liburing     -
 ?pc:zlib         zlib1g-dev       zlib-devel          zlib         zlib
 ?pc:libcurl      libcurl4-openssl-dev  libcurl-devel   curl         curl
 '
-PACKAGES_CHECK='
+# Debian has Chromium without windows on its own, in which the tests of the page take half the processor time.
+chromium_apt=chromium
+if grep -q '^ID=debian' /etc/os-release 2>/dev/null; then chromium_apt=chromium-headless-shell; fi
+PACKAGES_CHECK="
 pc:cmocka        libcmocka-dev    libcmocka-devel     cmocka       cmocka
 venv             python3-venv     python3             python       python3
 ?cmd:npm         npm              nodejs-npm          npm          node
-?cmd:chromium    chromium         chromium            chromium     -
+?browser         $chromium_apt    chromium            chromium     -
 ?fuzzer          clang            clang,compiler-rt   clang,compiler-rt  -
 ?cmd:aarch64-linux-gnu-gcc   gcc-aarch64-linux-gnu   -  -  -
 ?cmd:qemu-aarch64            qemu-user               -  -  -
 ?cmd:x86_64-w64-mingw32-gcc  gcc-mingw-w64-x86-64-posix  -  -  -
-'
+"
 
 links() # links COMPILER [FLAG...]: can it build a program?
 {
@@ -51,6 +55,7 @@ have() # have PROBE
     pc:*) pkg-config --exists "${1#pc:}" >/dev/null 2>&1 ;;
     cc) links "${CC:-cc}" ;;
     venv) python3 -c 'import ensurepip, venv' >/dev/null 2>&1 ;;
+    browser) have cmd:chromium-headless-shell || have cmd:chromium ;;
     fuzzer) [ "$(uname)" = Darwin ] || links clang -fsanitize=fuzzer,address ;;
     esac
 }

@@ -19,7 +19,7 @@ skip()
 command -v npm >/dev/null 2>&1 || skip "no npm"
 node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || skip "Node is older than 20"
 chromium=${CHROMIUM:-}
-for name in chromium chromium-browser google-chrome "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"; do
+for name in chromium-headless-shell chromium chromium-browser google-chrome "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"; do
     [ -n "$chromium" ] || chromium=$(command -v "$name" || true)
 done
 [ -n "$chromium" ] || skip "no Chromium"

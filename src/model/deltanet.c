@@ -10,6 +10,7 @@
 typedef struct delta_run {
     struct swl_model *m;
     const swl_layer *l;
+    const swl_batch *batch;
     const swl_span *span;
     int32_t row;               /* of the span, in the mixer's buffers */
 } delta_run;
@@ -62,14 +63,12 @@ static void value_head(const delta_run *r, int32_t head)
                         c->norm_eps);
 }
 
-static void key_head_job(void *arg, int32_t head, int32_t worker)
+static void key_head(const delta_run *r, int32_t head)
 {
-    const delta_run *r = arg;
     struct swl_model *m = r->m;
     const swl_config *c = m->config;
     int32_t dk = c->k_dim, dv = c->v_dim, ratio = c->n_v_heads / c->n_k_heads, key_width = c->n_k_heads * dk, t, j;
 
-    (void)worker;
     conv(r, head * dk, dk);
     conv(r, key_width + head * dk, dk);
     conv(r, 2 * key_width + head * ratio * dv, ratio * dv);
@@ -83,21 +82,28 @@ static void key_head_job(void *arg, int32_t head, int32_t worker)
         value_head(r, head * ratio + j);
 }
 
+/* All heads of one conversation, then those of the next. */
+static void key_head_job(void *arg, int32_t i, int32_t worker)
+{
+    delta_run r = *(const delta_run *)arg;
+    int32_t n_heads = r.m->config->n_k_heads;
+
+    (void)worker;
+    r.span = &r.batch->spans[i / n_heads];
+    r.row = r.span->row - r.batch->row0;
+    key_head(&r, i % n_heads);
+}
+
 void swl_deltanet_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b)
 {
     swl_work *w = &m->work;
     swl_act in = swl_act_from(&w->norm, b->row0, m->config->hidden);
-    delta_run r = {.m = m, .l = l};
-    int32_t i;
+    delta_run r = {.m = m, .l = l, .batch = b};
 
     swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     swl_group_run(m, &l->in, &in, b->n_rows, w->group, w->group_width);
     swl_phase_enter(m, SWL_PHASE_DELTA);
-    for (i = 0; i < b->n_spans; i++) {
-        r.span = &b->spans[i];
-        r.row = r.span->row - b->row0;
-        swl_threads_run(m->threads, m->config->n_k_heads, key_head_job, &r);
-    }
+    swl_threads_run(m->threads, b->n_spans * m->config->n_k_heads, key_head_job, &r);
     swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     w->mix.cols = m->config->n_v_heads * m->config->v_dim;
     swl_act_quantise(m, &w->mix, b->n_rows);

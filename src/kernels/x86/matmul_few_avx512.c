@@ -14,8 +14,8 @@
 #include "kernels/x86/tile_avx512.h"
 
 enum {
-    TOKENS = 8,
-    AHEAD = 12288 /* bytes, beyond the tile at work, that are asked for in time */
+    TOKENS = SWL_FEW_AVX512,
+    AHEAD = 6144 /* bytes, beyond the tile at work, that are asked for in time */
 };
 
 /* A part of memory that is asked for from end to end, and where it goes on. */
@@ -157,13 +157,14 @@ INLINE void close_unit(few *f, const place *p, const __m512i *acc, int n)
 }
 
 /* Quarter `q` of a unit, which is in w; the one after it takes its place there. */
-INLINE void add_quarter(const few *f, const place *p, const uint8_t *row, int q, __m512i *w, __m512i *acc, int n, int bits,
+INLINE void add_quarter(few *f, const place *p, const uint8_t *row, int q, __m512i *w, __m512i *acc, int n, int bits,
                         int unit)
 {
     int quarters = unit * bits / 128, j;
     int64_t at = q + 1 < quarters ? (int64_t)p->unit * quarters + q + 1 : (int64_t)p[1].unit * quarters;
     __m512i ahead[4];
 
+    ask_ahead(&f->codes, 4); /* as many lines as a quarter has; all of a unit's at once wait for each other */
     load_quarter(row + 16 * at, f->row_bytes, ahead);
     add_dots(acc, w, f->x + (int64_t)p->unit * unit * n + 128 / bits * q, n, bits, unit);
 #pragma GCC unroll 4
@@ -182,7 +183,6 @@ INLINE void run_tile(few *f, const uint8_t *row, int n, int bits, int unit, floa
     for (i = 0; i < f->o.n_units; i++) {
         const place *p = &f->o.place[i];
 
-        ask_ahead(&f->codes, unit * bits / 32);
 #pragma GCC unroll 8
         for (j = 0; j < TOKENS; j++)
             acc[j] = _mm512_setzero_si512();
@@ -239,10 +239,10 @@ INLINE void run_any(few *f, int32_t row0, int32_t n_rows, const swl_act *a, cons
         run(f, row0, n_rows, a, tok, out, ldo, 8, bits, unit);
 }
 
-bool swl_matmul_few_fits_avx512(const swl_matrix *w, int32_t n_rows, int32_t n_tok)
+bool swl_matmul_few_fits_avx512(const swl_matrix *w, int32_t n_rows)
 {
-    return n_tok >= 3 && n_tok <= TOKENS && n_rows >= ROWS && (w->type == SWL_W_A4 || w->type == SWL_W_A8) &&
-           w->group >= 32 && swl_matmul_tile_fits_avx512(w);
+    return n_rows >= ROWS && (w->type == SWL_W_A4 || w->type == SWL_W_A8) && w->group >= 32 &&
+           swl_matmul_tile_fits_avx512(w);
 }
 
 void swl_matmul_few_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,

@@ -11,6 +11,7 @@
 
 #include <stdalign.h>
 
+#include "kernels/x86/ahead.h"
 #include "kernels/x86/quant_avx512.h"
 
 enum {
@@ -27,12 +28,6 @@ typedef struct prepared {
     float xs[FEW][MAX_UNITS], xi[FEW][MAX_UNITS];
 } prepared;
 
-/* A part of memory that is read from end to end, and where reading goes on from there. */
-typedef struct stream {
-    const uint8_t *near_end; /* from here on, what is `ahead` bytes further lies behind the end */
-    int64_t ahead, jump;     /* jump: from the end to where it goes on */
-} stream;
-
 /* What does not change from row to row. */
 typedef struct view {
     const swl_matrix *w;
@@ -44,22 +39,6 @@ typedef struct view {
 } view;
 
 /* ---- what comes next ------------------------------------------------------------------------------------- */
-
-/* Where nothing is known to come next, what is at hand is asked for once more. */
-static stream stream_to(const uint8_t *end, int64_t ahead, const uint8_t *next)
-{
-    return (stream){end - ahead, ahead, next ? (int64_t)((uintptr_t)next - (uintptr_t)end) : -ahead};
-}
-
-INLINE void ask_ahead(const stream *s, const uint8_t *p, int n_bytes)
-{
-    uintptr_t at = (uintptr_t)p + (uintptr_t)(p < s->near_end ? s->ahead : s->ahead + s->jump);
-    int i;
-
-#pragma GCC unroll 32
-    for (i = 0; i < n_bytes; i += 64)
-        _mm_prefetch((const char *)(at + (uintptr_t)i), _MM_HINT_T1);
-}
 
 static view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int unit)
 {
@@ -359,29 +338,33 @@ INLINE void matmul_q(const swl_matrix *w, int32_t row0, int32_t n_rows, const sw
         few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 16);
 }
 
-/* Passes of at most FEW tokens, equal as far as possible. */
+/* Passes of as many tokens as one of the ways takes, equal as far as possible. */
 INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                    int32_t n_tok, float *out, int64_t ldo, int bits)
 {
-    int32_t passes = (n_tok + FEW - 1) / FEW, i, t, end;
+    bool in_tiles = n_tok > 2 && swl_matmul_few_fits_avx512(w, n_rows);
+    int32_t most = in_tiles ? SWL_FEW_AVX512 : FEW, passes = (n_tok + most - 1) / most, i, t, end;
     swl_act from = *a;
+    swl_matrix part = *w;
 
-    if (swl_matmul_few_fits_avx512(w, n_rows, n_tok)) {
-        swl_matmul_few_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
-        return;
-    }
-    if (n_tok >= MANY && swl_matmul_tile_fits_avx512(w)) {
+    if (n_tok >= (in_tiles ? 2 * SWL_FEW_AVX512 + 1 : MANY) && swl_matmul_tile_fits_avx512(w)) {
         swl_matmul_tile_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
         return;
     }
     for (i = 0, t = 0; i < passes; i++, t = end) {
+        const int32_t *list = tok ? tok + t : NULL;
+
         end = (int32_t)((int64_t)n_tok * (i + 1) / passes);
         if (!tok) {
             from.q = a->q + t * a->ldq;
             from.scale = a->scale + t * (a->ldq / SWL_ACT_GROUP);
             from.sum = a->sum + t * (a->ldq / SWL_ACT_SUM);
         }
-        matmul_q(w, row0, n_rows, &from, tok ? tok + t : NULL, end - t, out + t * ldo, ldo, bits);
+        part.next = i + 1 < passes ? swl_matrix_upcoming(w, row0) : w->next;
+        if (in_tiles)
+            swl_matmul_few_avx512(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo);
+        else
+            matmul_q(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits);
     }
 }
 

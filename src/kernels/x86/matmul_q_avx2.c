@@ -10,6 +10,7 @@
 
 #include <stdalign.h>
 
+#include "kernels/x86/ahead.h"
 #include "kernels/x86/quant_avx2.h"
 
 enum {
@@ -17,7 +18,8 @@ enum {
     ROWS = 16,
     BLOCK = 4096, /* columns whose activations are prepared at a time; a multiple of 16 units */
     MAX_UNITS = BLOCK / 16,
-    BATCH = 8 /* units */
+    BATCH = 8,    /* units */
+    AHEAD = 12288 /* bytes between what is multiplied and what is asked for */
 };
 
 typedef struct prepared {
@@ -27,11 +29,27 @@ typedef struct prepared {
 
 typedef struct view {
     const swl_matrix *w;
-    int64_t row_bytes, row_scales;
+    int64_t row_bytes, row_scales, scale_size;
     int32_t n_tok;
     int32_t unit0, n_units; /* the block of columns, in units */
     int32_t per_scale;      /* units that share a scale */
+    stream codes, scales, biases;
 } view;
+
+static view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int unit)
+{
+    int64_t row_bytes = swl_matrix_row_bytes(w), side = swl_matrix_scale_bytes(w), ahead = AHEAD / row_bytes * side;
+
+    return (view){.w = w,
+                  .row_bytes = row_bytes,
+                  .row_scales = w->cols / w->group,
+                  .scale_size = swl_dtype_size(w->sdtype),
+                  .n_tok = n_tok,
+                  .per_scale = w->group > unit ? w->group / unit : 1,
+                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data),
+                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales),
+                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases)};
+}
 
 /* ---- activations ----------------------------------------------------------------------------------------- */
 
@@ -175,10 +193,17 @@ INLINE __m256 unit_scales(const view *v, const uint8_t *p, int64_t row, int32_t 
 INLINE void batch(const view *v, const prepared *p, int64_t row, int32_t u, int bits, int unit, int n_tok, float *lane)
 {
     const uint8_t *from = v->w->data + row * v->row_bytes + (int64_t)(v->unit0 + u) * unit * bits / 8;
+    int64_t scale = (row * v->row_scales + (v->unit0 + u) / v->per_scale) * v->scale_size;
     __m256 ws = unit_scales(v, v->w->scales, row, u), wb = unit_scales(v, v->w->biases, row, u), l;
     __m256i codes[2 * BATCH], idot;
     int32_t t;
     int i;
+
+    ask_ahead(&v->codes, from, unit * bits);
+    if ((scale & 63) < 16) { /* once for each line, about */
+        ask_ahead(&v->scales, v->w->scales + scale, 64);
+        ask_ahead(&v->biases, v->w->biases + scale, 64);
+    }
 
 #pragma GCC unroll 8
     for (i = 0; i < unit / 8; i++)
@@ -239,7 +264,7 @@ INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const 
 {
     alignas(32) float lanes[FEW][ROWS][SWL_LANES];
     prepared p;
-    view v = {w, swl_matrix_row_bytes(w), w->cols / w->group, n_tok, 0, 0, w->group > unit ? w->group / unit : 1};
+    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, unit);
     int32_t units = w->cols / unit, block = BLOCK / unit, r0, r, n, t;
 
     for (r0 = 0; r0 < n_rows; r0 += ROWS) {
@@ -264,10 +289,12 @@ INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_
 {
     int32_t passes = (n_tok + FEW - 1) / FEW, i, t, end;
     swl_act from = *a;
+    swl_matrix part = *w;
 
     for (i = 0, t = 0; i < passes; i++, t = end) {
         const int32_t *list = tok ? tok + t : NULL;
 
+        part.next = i + 1 < passes ? swl_matrix_upcoming(w, row0) : w->next;
         end = (int32_t)((int64_t)n_tok * (i + 1) / passes);
         if (!tok) {
             from.q = a->q + t * a->ldq;
@@ -275,11 +302,11 @@ INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_
             from.sum = a->sum + t * (a->ldq / SWL_ACT_SUM);
         }
         if (w->group >= 64)
-            few_tokens(w, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 64);
+            few_tokens(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 64);
         else if (w->group == 32)
-            few_tokens(w, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 32);
+            few_tokens(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 32);
         else
-            few_tokens(w, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 16);
+            few_tokens(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 16);
     }
 }
 

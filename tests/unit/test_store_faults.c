@@ -318,6 +318,31 @@ static void a_guess_evicts_nothing_and_waits_its_turn(void **state)
     fixture_deinit(&f);
 }
 
+static void a_guess_reads_the_likeliest_that_are_missing(void **state)
+{
+    const int32_t warm[] = {0, 1}, guess[] = {1, 4, 0, 5, 6}, chosen[] = {4, 5}, unread[] = {6};
+    swl_store_stats s;
+    fixture f;
+
+    (void)state;
+    fixture_init(&f, true);
+    f.config.stage_slots = 4;
+    f.config.io = &io_fake_new(0, NULL)->base;
+    assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
+    assert_int_equal(use_token(&f, 0, warm, 2, NULL), SWL_OK);
+    swl_store_prefetch(f.store, 0, guess, 5, 2);
+    swl_store_stats_get(f.store, &s);
+    assert_int_equal(s.n_ahead, 2);
+    assert_int_equal(use_token(&f, 0, chosen, 2, NULL), SWL_OK);
+    swl_store_stats_get(f.store, &s);
+    assert_int_equal(s.n_ahead_used, 2);
+    assert_int_equal(s.n_misses, 2); /* the warm ones */
+    assert_int_equal(use_token(&f, 0, unread, 1, NULL), SWL_OK);
+    swl_store_stats_get(f.store, &s);
+    assert_int_equal(s.n_misses, 3);
+    fixture_deinit(&f);
+}
+
 static void a_layer_whose_guesses_are_wrong_is_left_alone(void **state)
 {
     const int32_t warm[] = {0, 1}, guess[] = {7};
@@ -416,6 +441,7 @@ int main(void)
         cmocka_unit_test(direct_reads_bring_the_same_bytes),
         cmocka_unit_test(checksums_are_verified_as_often_as_asked),
         cmocka_unit_test(a_guess_evicts_nothing_and_waits_its_turn),
+        cmocka_unit_test(a_guess_reads_the_likeliest_that_are_missing),
         cmocka_unit_test(a_layer_whose_guesses_are_wrong_is_left_alone),
     };
 

@@ -15,9 +15,12 @@ import functools
 import json
 import os
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -27,12 +30,8 @@ from check_pull import CASES, QUICK, Room, converted, must, packed, raw, same, t
 from fake_hub import Hub  # noqa: E402
 
 STATES, SEED, LAYER = 16, 1, None
-checks = []
-
-
-def check(f):
-    checks.append(f)
-    return f
+check_pull.checks.clear()  # what is registered from here on is what this runs
+check = check_pull.check
 
 
 def layered(r, **more):
@@ -241,6 +240,73 @@ def a_sync_that_fails_once():
         under_fault("sync:%d:%d:1" % (errno.EIO, at), (1,), ("durable",))
 
 
+# ---- slow disks -----------------------------------------------------------------------------------------------------------------
+
+def with_extra(mib):
+    """A container with a file besides that is as large."""
+    files = packed()
+    files["extra.bin"] = bytes(mib << 20)
+    manifest = json.loads(files["manifest.json"])
+    manifest["files"]["extra.bin"] = len(files["extra.bin"])
+    files["manifest.json"] = json.dumps(manifest).encode()
+    del files["hashes.json"]
+    return files
+
+
+@check
+def memory_is_bounded_when_the_disk_is_slower_than_the_network():
+    if check_pull.sanitized():
+        raise check_pull.Skip("a sanitizer's library must come first")
+    for files in with_extra(60), check_pull.big_source(24):
+        with Hub(files) as hub, Place() as p:
+            peak = check_pull.peak_of(p, hub, "--streams", "8", "--part-size", "8M", **layered(p, DISK_RATE=40 << 20))
+            must(peak < 60, "it took", peak, "MiB")
+
+
+def interrupted(p, hub, sign, *command, rate=4 << 20):
+    """SIGINT once the program has printed `sign`; it must be gone within a second, and say 130."""
+    run = subprocess.Popen([check_pull.PROGRAM, *command], env=p.environment(hub, **layered(p, DISK_READ_RATE=rate)),
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if sign:
+        for line in run.stdout:
+            if sign in line:
+                break
+    time.sleep(0.3)
+    begin = time.time()
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=30)
+    must(time.time() - begin < 1.0, "took", time.time() - begin)
+    same("exit", run.returncode, 130)
+
+
+@check_pull.by_itself
+def a_signal_stops_what_hashes_and_repairs_big_files():
+    files = with_extra(12)  # three seconds of reading, each time
+    source = os.path.join(CASES, "q35moe-a-mlx4")
+    with Hub(files) as hub, Place() as p:
+        interrupted(p, hub, b'"verify"', "pull", "org/name", "--local-dir", p.out, "--json", *QUICK)
+        p.nothing()
+        p.run(hub)
+        p.complete(files)
+        interrupted(p, hub, b"", "verify", p.out)
+        check_pull.spoil(p, "extra.bin")
+        n = len(hub.requests)
+        run = subprocess.Popen([check_pull.PROGRAM, "verify", p.out, "--repair", "--yes", *QUICK], stdin=subprocess.DEVNULL,
+                               env=p.environment(hub, **layered(p, DISK_READ_RATE=4 << 20)), stderr=subprocess.PIPE)
+        check_pull.wait_for(lambda: any("extra.bin" in path for _, _, path, _ in list(hub.requests[n:])))
+        time.sleep(0.5)  # it has come, and is hashed
+        begin = time.time()
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=30)
+        must(time.time() - begin < 1.0 and run.returncode == 130, "took", time.time() - begin, "exit", run.returncode)
+        check_pull.swiftlet(p, hub, "verify", p.out, "--repair", "--yes", *QUICK)
+        p.complete(files)
+        shutil.rmtree(p.out)
+        shutil.copytree(source, os.path.join(p.disk, "source"))
+        interrupted(p, None, b"", "repack", os.path.join(p.disk, "source"), "--output", p.out, rate=500000)
+        p.nothing()
+
+
 # ---- the frame ------------------------------------------------------------------------------------------------------------------
 
 def build_layer(d):
@@ -265,7 +331,7 @@ def main():
     with tempfile.TemporaryDirectory() as d:
         build_layer(d)
         check_pull.TIMES = a.times
-        check_pull.run_checks(checks, a.only)
+        check_pull.run_checks(check_pull.checks, a.only)
     print("%d passed, %d failed, %d skipped" % (check_pull.passed, check_pull.failed, check_pull.skipped))
     return check_pull.failed != 0
 

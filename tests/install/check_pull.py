@@ -1270,12 +1270,12 @@ def sanitized():
     return b"libasan" in subprocess.run(["ldd", PROGRAM], capture_output=True).stdout
 
 
-def peak_of(r, hub, *arguments):
+def peak_of(r, hub, *arguments, **more):
     """By a small process in between: the peak of a child counts from the fork, when it still is as large as we are."""
     script = ("import resource, subprocess, sys\nsubprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
               "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
     p = subprocess.run([sys.executable, "-c", script, PROGRAM, "pull", "org/name", "--local-dir", r.out, "-q", *QUICK, *arguments],
-                       env=r.environment(hub), capture_output=True, timeout=300)
+                       env=r.environment(hub, **more), capture_output=True, timeout=300)
     same("exit", (p.returncode, p.stderr), (0, b""))
     return int(p.stdout) >> 10
 

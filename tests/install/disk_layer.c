@@ -10,6 +10,7 @@
  *        all        everything, once AFTER bytes were written: the disk is gone
  *        change     everything that would change something, from the start or AFTER bytes: it is read-only now
  *   DISK_RATE=N                writes take as long as on a disk of N bytes a second
+ *   DISK_READ_RATE=N           reads do
  *   DISK_CLOCK=MS              the monotonic clock is MS further at every look, so that what is due every few seconds happens
  *
  * A record of the log: one letter, four numbers of 8 bytes, two lengths of 4 bytes, and as many bytes.
@@ -41,7 +42,7 @@ static int log_fd = -1;
 static char tracked[FDS];
 static char fault[16];
 static int fault_errno;
-static uint64_t fault_after, fault_times = UINT64_MAX, rate, clock_ms, n_written, n_syncs, n_looks;
+static uint64_t fault_after, fault_times = UINT64_MAX, rate, read_rate, clock_ms, n_written, n_syncs, n_looks;
 
 /* What was written since the last sync, for pages to be dropped. */
 static struct stretch {
@@ -74,6 +75,7 @@ __attribute__((constructor)) static void begin(void)
 
     root = getenv("DISK_ROOT");
     rate = number("DISK_RATE");
+    read_rate = number("DISK_READ_RATE");
     clock_ms = number("DISK_CLOCK");
     if (v && sscanf(v, "%15[a-z]:%d:%llu:%llu", fault, &fault_errno, &after, &times) < 3)
         abort();
@@ -330,12 +332,12 @@ static void forget_unsynced(int fd, uint64_t ino, int lost)
     n_unsynced = k;
 }
 
-static void take_time(uint64_t n)
+static void take_time(uint64_t n, uint64_t bytes_per_second)
 {
-    double s = rate ? (double)n / (double)rate : 0;
+    double s = bytes_per_second ? (double)n / (double)bytes_per_second : 0;
     struct timespec ts = {(time_t)s, (long)(1e9 * (s - (double)(time_t)s))};
 
-    if (rate)
+    if (bytes_per_second)
         nanosleep(&ts, NULL);
 }
 
@@ -367,7 +369,7 @@ ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
     }
     pthread_mutex_unlock(&lock);
     if (put > 0)
-        take_time((uint64_t)put);
+        take_time((uint64_t)put, rate);
     return put;
 }
 
@@ -442,6 +444,8 @@ int fdatasync(int fd)
 /* Reads of a disk that is gone. */
 ssize_t pread(int fd, void *data, size_t n, off_t at)
 {
+    ssize_t got;
+
     if (fd_is_ours(fd) && is_fault("all")) {
         int failed;
 
@@ -451,7 +455,10 @@ ssize_t pread(int fd, void *data, size_t n, off_t at)
         if (failed)
             return -1;
     }
-    return REAL(pread, ssize_t, int, void *, size_t, off_t)(fd, data, n, at);
+    got = REAL(pread, ssize_t, int, void *, size_t, off_t)(fd, data, n, at);
+    if (got > 0 && fd_is_ours(fd))
+        take_time((uint64_t)got, read_rate);
+    return got;
 }
 
 /* No sharing of blocks: bytes are to be seen. */

@@ -188,8 +188,9 @@ const option_row option_rows[OPT_COUNT] = {
     [OPT_YES] = {"yes", 'y', TYPE_SWITCH, GETTING, NULL, "off", NULL, 0, 0, false, C(RM) | C(VERIFY), OPT_COUNT,
                  "do not ask"},
 
-    [OPT_SOURCE] = {"source", 0, TYPE_TEXT, CONVERSION, "PATH", NULL, NULL, 0, 0, false, C(REPACK), OPT_COUNT,
-                    "what to read: the directory of an MLX or Hugging Face checkpoint, or a GGUF file"},
+    [OPT_SOURCE] = {"source", 0, TYPE_TEXT, CONVERSION, "PATH", NULL, NULL, 0, 0, false, C(REPACK) | C(VERIFY), OPT_COUNT,
+                    "what to read: the directory of an MLX or Hugging Face checkpoint, or a GGUF file; what to verify against: a "
+                    "repository, a mirror or a directory"},
     [OPT_FROM_HF] = {"from-hf", 0, TYPE_TEXT, CONVERSION, "ORG/NAME", NULL, NULL, 0, 0, false, C(REPACK), OPT_COUNT,
                      "repository to bring over, as pull does"},
     [OPT_FROM_URL] = {"from-url", 0, TYPE_TEXT, CONVERSION, "URL", NULL, NULL, 0, 0, false, C(REPACK), OPT_COUNT,

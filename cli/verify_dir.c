@@ -81,9 +81,19 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
 static swl_status run_check(verification *v, const arguments *a, const char *dir, swl_error *err)
 {
     swl_check_options o;
-    swl_status st;
+    pulling p = {0};
+    swl_status st = SWL_OK;
 
     swl_check_options_init(&o);
+    if (opt_text(a, OPT_SOURCE)) {
+        st = pulling_init(&p, a, err);
+        p.o.source = opt_text(a, OPT_SOURCE);
+        p.o.on_plan = NULL;
+        p.json = false; /* one object comes at the end */
+        pulling_environment(&p);
+        o.source = &p.o;
+    }
+
     o.dir = dir;
     o.n_threads = opt_int(a, OPT_THREADS);
     o.write_hashes = opt_on(a, OPT_WRITE_HASHES);
@@ -92,9 +102,11 @@ static swl_status run_check(verification *v, const arguments *a, const char *dir
     o.on_progress = on_progress;
     o.arg = v;
     interrupt_stoppable(true);
-    st = swl_check(&o, err);
+    if (!st)
+        st = swl_check(&o, err);
     interrupt_stoppable(false);
     progress_clear();
+    pulling_free(&p);
     return st;
 }
 
@@ -121,6 +133,8 @@ static swl_status repair(verification *v, const arguments *a, const char *dir, s
                     v->n_bad == 1 ? "file is" : "files are");
     st = pulling_init(&p, a, err);
     p.o.target = dir;
+    p.o.source = opt_text(a, OPT_SOURCE);
+    p.json = false;
     if (!st) {
         pulling_environment(&p);
         interrupt_stoppable(true);

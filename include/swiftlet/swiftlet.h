@@ -668,13 +668,15 @@ typedef struct swl_check_row {
     bool ok;
     int32_t slot;              /* of a file of experts, when it is known which is bad; else -1 */
     const char *tensor;        /* of a safetensors file, likewise; else NULL */
-    const char *by;            /* what it was compared with: "sha256", "git-sha1", "crc32c", "length", "json" */
+    const char *by;            /* what it was compared with: "sha256", "git-sha1", "crc32c", "length", "json", "source" */
     const char *text;          /* of faults: what was found and expected */
 } swl_check_row;
 
 typedef struct swl_check_options {
     const char *dir;
     int32_t n_threads;         /* 0: as many as the process may run on */
+    const swl_pull_options *source; /* a place to compare with beside what the container itself says: its source, revision,
+                                * endpoint, token and what a connection needs count; NULL: none */
     bool write_hashes;         /* instead: write hashes.json over what is there, for publishing */
     const volatile int *cancel;
     /* Called from one thread at a time. Faults come before the row of their file. */

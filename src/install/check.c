@@ -13,9 +13,8 @@
 #include "base/mem.h"
 #include "base/threads.h"
 #include "format/checkpoint_parts.h"
-#include "install/listing.h"
 #include "install/place.h"
-#include "install/state.h"
+#include "install/pull_impl.h"
 
 #define SMALL_BYTES_MAX (UINT64_C(64) << 20)
 #define BLOCK_BYTES     (UINT64_C(1) << 20)
@@ -126,6 +125,100 @@ static void list_recorded(checking *k)
             e->digest[0] = s.files[i].digest;
     }
     swl_state_deinit(&s);
+}
+
+/* ---- what a place publishes -------------------------------------------------------------------------------------------- */
+
+/* The entry of a path, with a length; NULL: out of memory. */
+static swl_entry *entry_of(checking *k, const char *path, uint64_t size, swl_error *err)
+{
+    swl_entry *e = swl_listing_find(&k->files, path);
+
+    if (!e && swl_listing_add(&k->files, path, size, &e, "the source", err))
+        return NULL;
+    if (size != SWL_SIZE_UNKNOWN)
+        e->size = size;
+    return e;
+}
+
+static swl_status take_text(checking *k, const char *path, const char *text, size_t n, swl_error *err)
+{
+    swl_entry *e = text ? entry_of(k, path, n, err) : NULL;
+
+    if (!text)
+        return SWL_OK;
+    return e ? swl_digest_memory(text, n, SWL_DIGEST_SHA256, &e->digest[0], err) : err->code;
+}
+
+/* Of a directory that publishes no digests, the files themselves count. */
+static swl_status take_entry(checking *k, const swl_puller *p, const swl_entry *from, swl_error *err)
+{
+    const swl_digest_kind kind = SWL_DIGEST_SHA256;
+    swl_entry *e = entry_of(k, from->path, from->size, err);
+    char *full;
+    swl_status st = SWL_OK;
+
+    if (!e)
+        return err->code;
+    for (int i = 0; i < 2; i++)
+        if (from->digest[i].kind)
+            e->digest[i] = from->digest[i];
+    if (!p->local)
+        return SWL_OK;
+    full = swl_path_join(p->local, from->path);
+    st = full ? swl_digest_file(full, &kind, &e->digest[0], 1, advance, k, err) : no_memory(err);
+    swl_free(full);
+    return st;
+}
+
+/* A conversion holds other files than its source. What can be compared is where its record says that it came from. */
+static swl_status compare_record(checking *k, const swl_puller *p, swl_error *err)
+{
+    const swl_check_row good = {.path = SWL_STAGE_MARK, .slot = -1, .by = "source", .ok = true, .text = ""};
+    const char *label = swl_source_label(&p->remote.source), *commit = p->remote.commit ? p->remote.commit : "no commit";
+    char text[600];
+    swl_state s;
+
+    if (p->local || swl_state_load(&s, k->o->dir, NULL))
+        return swl_fail_at(err, SWL_E_UNSUPPORTED, k->o->dir, -1,
+                           "%s is no container, and a container can be compared with a checkpoint only by converting that again: "
+                           "equal conversions have equal hashes.json", label);
+    snprintf(text, sizeof text, "made from %.150s at %.80s; %.150s now has %.80s", s.source ? s.source : "nothing known",
+             s.commit ? s.commit : "no commit", label, commit);
+    if (s.source && !strcmp(s.source, label) && !strcmp(s.commit ? s.commit : "no commit", commit))
+        report(k, &good);
+    else
+        fault(k, SWL_STAGE_MARK, "source", -1, NULL, text);
+    swl_state_deinit(&s);
+    return SWL_OK;
+}
+
+static swl_status take_published(checking *k, const swl_puller *p, swl_error *err)
+{
+    const swl_remote *r = &p->remote;
+    swl_status st = SWL_OK;
+
+    if (!r->packed)
+        return compare_record(k, p, err);
+    for (int32_t i = 0; i < r->files.n && !st; i++)
+        st = take_entry(k, p, &r->files.e[i], err);
+    if (!st)
+        st = take_text(k, "manifest.json", r->manifest, r->n_manifest, err);
+    return st ? st : take_text(k, "hashes.json", r->hashes, r->n_hashes, err);
+}
+
+static swl_status list_published(checking *k, swl_error *err)
+{
+    swl_pull_result result = {0};
+    swl_puller p = {.o = k->o->source, .result = &result};
+    swl_status st = swl_puller_look(&p, err);
+
+    if (!st)
+        st = take_published(k, &p, err);
+    swl_http_close(p.http);
+    swl_remote_close(&p.remote);
+    swl_free(p.local);
+    return st;
 }
 
 /* ---- one file ------------------------------------------------------------------------------------------------------------ */
@@ -335,11 +428,15 @@ static swl_status check_files(checking *k, swl_error *err)
 
 static swl_status check(checking *k, swl_error *err)
 {
-    swl_status st;
+    swl_status st = SWL_OK;
 
     list_stated(k, "manifest.json", false);
     list_stated(k, "hashes.json", true);
     list_recorded(k);
+    if (k->o->source)
+        st = list_published(k, err);
+    if (st)
+        return st;
     open_container(k);
     st = check_files(k, err);
     if (st || !k->n_bad)
@@ -406,8 +503,10 @@ static swl_status write_hashes(checking *k, swl_error *err)
 swl_status swl_check(const swl_check_options *opt, swl_error *err)
 {
     checking k = {.o = opt};
+    swl_error local = {0};
     swl_status st;
 
+    err = err ? err : &local;
     if (!swl_dir_exists(opt->dir))
         return swl_fail_at(err, SWL_E_NOT_FOUND, opt->dir, -1, "there is no directory %s", opt->dir);
     if (!swl_qpack_is(opt->dir))

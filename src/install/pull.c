@@ -179,7 +179,7 @@ static swl_status add_unlisted(swl_remote *r, const char *dir, const char *const
     return st;
 }
 
-static swl_status local_container(swl_puller *p, const char *dir, swl_error *err)
+swl_status swl_puller_list_local(swl_puller *p, const char *dir, swl_error *err)
 {
     static const char *const more[] = {"packed_experts/layout.json", "swiftlet.json", NULL};
     swl_remote *r = &p->remote;
@@ -616,6 +616,29 @@ static swl_status find_out(swl_puller *p, bool *already, swl_error *err)
     return st ? st : swl_remote_open(&p->remote, &s, &p->t, p->o, err);
 }
 
+swl_status swl_puller_look(swl_puller *p, swl_error *err)
+{
+    swl_source s;
+    swl_status st = swl_source_parse(&s, p->o->source, p->o->revision, p->o->endpoint, err);
+
+    if (st)
+        return st;
+    if (s.kind == SWL_SOURCE_DIR) {
+        p->remote.source = s;
+        p->local = swl_strdup(s.name);
+        if (!p->local)
+            return swl_fail(err, SWL_E_NOMEM, "out of memory");
+        return swl_qpack_is(p->local) ? swl_puller_list_local(p, p->local, err) : SWL_OK;
+    }
+    st = p->o->offline ? swl_fail(err, SWL_E_NOT_FOUND, "--offline forbids asking %s", swl_source_label(&s))
+                       : swl_puller_connect(p, &s, err);
+    if (st) {
+        swl_source_deinit(&s);
+        return st;
+    }
+    return swl_remote_open(&p->remote, &s, &p->t, p->o, err);
+}
+
 static swl_status install(swl_puller *p, swl_error *err)
 {
     bool already = false;
@@ -645,7 +668,7 @@ static swl_status run(swl_puller *p, swl_error *err)
     if (!st && p->local && !already) {
         if (!swl_qpack_is(p->local))
             return convert_local(p, p->local, err);
-        st = local_container(p, p->local, err);
+        st = swl_puller_list_local(p, p->local, err);
     }
     if (!st && !already && !p->remote.commit && p->remote.files.n)
         st = digest_listing(p, err);

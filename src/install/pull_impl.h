@@ -55,6 +55,12 @@ swl_status swl_puller_save(swl_puller *p, swl_error *err);
 /* The options of a record with the listing, where that stands for a commit. Takes the reference; NULL stays NULL. */
 json_t *swl_puller_record(const swl_puller *p, json_t *options);
 
+/* p->remote of a container in a directory. */
+swl_status swl_puller_list_local(swl_puller *p, const char *dir, swl_error *err);
+/* p->remote of p->o->source, wherever that is; p->local is set when it is here. A checkpoint that is here gives an empty
+ * listing. For checks and repairs: nothing is put anywhere. */
+swl_status swl_puller_look(swl_puller *p, swl_error *err);
+
 /* Sets p->http and p->t for a source that is elsewhere. */
 swl_status swl_puller_connect(swl_puller *p, const swl_source *s, swl_error *err);
 

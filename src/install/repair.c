@@ -137,17 +137,13 @@ static swl_status fetch(repair *r, swl_error *err)
 
 static swl_status fetch_from(repair *r, swl_error *err)
 {
-    swl_source s;
-    swl_status st = swl_source_parse(&s, r->o.source, r->o.revision, r->o.endpoint, err);
+    swl_status st;
 
-    if (st)
-        return st;
-    st = swl_puller_connect(&r->p, &s, err);
-    if (st) {
-        swl_source_deinit(&s);
-        return st;
-    }
-    st = swl_remote_open(&r->p.remote, &s, &r->p.t, &r->o, err);
+    r->p.o = &r->o;
+    st = swl_puller_look(&r->p, err);
+    if (!st && !r->p.remote.packed)
+        st = swl_fail_at(err, SWL_E_ARG, r->o.source, -1, "%s is no container, so none of its files belongs into %s", r->o.source,
+                         r->o.target);
     if (!st)
         st = check_paths(r, err);
     if (!st)
@@ -195,7 +191,6 @@ static swl_status from_record(repair *r, swl_error *err)
     }
     if (how && !strcmp(how, "converted"))
         return make_anew(r, err);
-    r->p.o = &r->o;
     return fetch_from(r, err);
 }
 
@@ -214,15 +209,16 @@ swl_status swl_repair(const swl_pull_options *opt, const char *const *paths, int
         swl_free(r.dir);
         return st;
     }
-    st = r.dir ? swl_state_load(&r.record, opt->target, NULL) : no_memory(err);
+    st = !r.dir ? no_memory(err) : opt->source ? SWL_OK : swl_state_load(&r.record, opt->target, NULL);
     if (r.dir && st)
         st = swl_fail_at(err, SWL_E_NOT_FOUND, opt->target, -1, "%s has no record of where it came from", opt->target);
     if (!st)
-        st = from_record(&r, err);
+        st = opt->source ? fetch_from(&r, err) : from_record(&r, err);
     swl_http_close(r.p.http);
     swl_state_deinit(&r.p.state);
     swl_state_deinit(&r.record);
     swl_remote_close(&r.p.remote);
+    swl_free(r.p.local);
     swl_free(r.dir);
     return st;
 }

@@ -1169,6 +1169,53 @@ def verify_names_every_bad_file_and_repair_fetches_just_those():
 
 
 @check
+def verify_compares_with_a_source_when_asked():
+    layer = "packed_experts/layer_02.bin"
+    other = packed("q35moe-c")
+    with Hub(packed()) as hub, Hub(other) as another, Room() as r, Room() as theirs:
+        make_dir(r, packed(), "out.qpack")  # without a record
+        theirs.run(hub)
+        for source in "org/name", hub.mirror, theirs.out:
+            swiftlet(r, hub, "verify", r.out, "--source", source, *QUICK)
+        # hashes.json is changed along with the weights: nothing but the source can tell
+        files = packed()
+        spoil(r, layer, 9)
+        hashes = json.loads(files["hashes.json"])
+        hashes["files"][layer] = hashlib.sha256(tree(r.out)[layer]).hexdigest()
+        with open(os.path.join(r.out, "hashes.json"), "w") as f:
+            json.dump(hashes, f)
+        swiftlet(r, None, "verify", r.out)
+        for source in "org/name", hub.mirror, theirs.out:
+            result = json.loads(swiftlet(r, hub, "verify", r.out, "--source", source, "--json", *QUICK, expect=3)[0])
+            same("bad by " + source, {x["path"] for x in result["rows"] if not x["ok"]}, {layer, "hashes.json"})
+        n = len(hub.requests)
+        swiftlet(r, hub, "verify", r.out, "--source", "org/name", "--repair", "--yes", *QUICK)
+        r.complete(files)
+        must(all("layer_01" not in x[2] for x in hub.requests[n:]), "fetched what is good")
+        spoil(r, layer, 9)
+        swiftlet(r, None, "verify", r.out, "--source", theirs.out, "--repair", "--yes")
+        r.complete(files)
+        swiftlet(r, another, "verify", r.out, "--source", "org/name", *QUICK, expect=3)
+        swiftlet(r, hub, "verify", r.out, "--source", "org/none", *QUICK, expect=3)
+        swiftlet(r, None, "verify", r.out, "--source", "org/name", HF_ENDPOINT="http://127.0.0.1:9", *QUICK, expect=5)
+        swiftlet(r, hub, "verify", r.out, "--source", "org/name", "--offline", expect=3)
+        same("still", tree(r.out), files)
+
+
+@check
+def verify_knows_whether_a_conversion_is_of_what_the_source_has_now():
+    with Hub(raw("q35moe-a-mlx4")) as hub, Room() as r:
+        r.run(hub)
+        swiftlet(r, hub, "verify", r.out, "--source", "org/name", *QUICK)
+        hub.versions[fake_hub.OTHER], hub.commit = hub.files, fake_hub.OTHER
+        out = swiftlet(r, hub, "verify", r.out, "--source", "org/name", *QUICK, expect=3)[0]
+        must(fake_hub.OTHER in out and fake_hub.COMMIT in out, out)
+        swiftlet(r, hub, "verify", r.out, "--source", "org/name@" + fake_hub.COMMIT, *QUICK, expect=None)
+        err = swiftlet(r, None, "verify", r.out, "--source", os.path.join(CASES, "q35moe-a-mlx4"), expect=6)[1]
+        must("converting" in err, err)
+
+
+@check
 def verify_names_the_slot_and_the_tensor():
     with Room() as r:
         r.run(None, command="repack", source=os.path.join(CASES, "q35moe-a"))

@@ -7,6 +7,7 @@ a file holds is what the package's own dequantiser makes of it. Checked per file
 
   weights    every weight of the container, read by numpy_forward.py, equals it (types whose scales are products of two
              numbers: within the rounding of those products to float16)
+  transformers   of whole models in Q8_0: the stored logits of transformers, within what the rounding of weights costs
   forward    `verify --exact` of the container against numpy's float64 forward pass on those weights (on the container's
              own where they were rounded)
   text       the tokenizer that comes out gives the ids of the one that went in (package `tokenizers`), and the template
@@ -121,6 +122,7 @@ FILES = [
     ("f32-yarn", "q35moe-c", one(T.F32), {"fused": True}),
     ("q8_0", "next-a", one(T.Q8_0), {}),
     ("q8_0-split", "q35moe-a", one(T.Q8_0), {"split": 20}),
+    ("q8_0-dense", "q35dense-a", one(T.Q8_0), {}),
     ("q4_0", "q35moe-a", one(T.Q4_0), {"fused": True}),
     ("q4_1", "q35dense-a", one(T.Q4_1), {}),
     ("q5_0", "q35dense-b", one(T.Q5_0), {}),
@@ -256,8 +258,23 @@ def check_file(program, tmp, name, case, kind, more):
     nf.write(out if plain or products else hf, reference, ids)
     rc, said = run(program, "verify", "--exact", "--tolerance", "1e-3" if case else "3e-3", out, reference)
     check(name + " forward", rc and said)
+    if case and kinds == {T.Q8_0}:
+        compare_with_transformers(program, tmp, name, out, reference, ids)
     for p in (out, hf):
         shutil.rmtree(p)
+
+
+def compare_with_transformers(program, tmp, name, out, rounded, original):
+    """The stored logits of transformers, for weights that were not rounded: no further away than numpy on the rounded ones is."""
+    original, near = nf.read_safetensors(original), nf.read_safetensors(rounded)["logits"]
+    error = np.abs(near - original["logits"])
+    same = float((near.argmax(-1) == original["logits"].argmax(-1)).mean())
+    print("%s: rounding to Q8_0 moves logits by at most %.2g (mean %.2g, deviation %.2g); best token the same at %.0f %%" % (
+        name, error.max(), error.mean(), original["logits"].std(), 100 * same), flush=True)
+    path = os.path.join(tmp, name + ".transformers.safetensors")
+    nf.write_safetensors(path, {k: original[k] for k in ("input_ids", "logits")})
+    rc, said = run(program, "verify", "--exact", "--tolerance", "%g" % (error.max() + 2e-3), out, path)
+    check(name + " transformers", rc and said)
 
 
 def check_tokenizer(program, tmp):

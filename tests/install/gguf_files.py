@@ -131,8 +131,10 @@ def add_delta_net(f, c, W, P, B, out):
     qkv = f.matrix(B + "attn_qkv.weight", np.concatenate([qkv[:2 * nk], order(qkv[2 * nk:])]))
     z = back(f.matrix(B + "attn_gate.weight", order(z)))
     qkv = np.concatenate([qkv[:2 * nk], back(qkv[2 * nk:])])
-    if grouped:
-        ba = f.matrix(B + "ssm_ba.weight", W[P + "in_proj_ba.weight"]).reshape(hk, 2, r, -1)
+    if f.arch == "qwen3next":
+        ba = W[P + "in_proj_ba.weight"] if grouped else np.stack(
+            [W[P + x].reshape(hk, r, -1) for x in ("in_proj_b.weight", "in_proj_a.weight")], 1).reshape(2 * hv, -1)
+        ba = f.matrix(B + "ssm_ba.weight", ba).reshape(hk, 2, r, -1)
         b, a = (ba[:, i].reshape(hv, -1) for i in (0, 1))
     else:
         b = back(f.matrix(B + "ssm_beta.weight", order(W[P + "in_proj_b.weight"])))

@@ -216,6 +216,18 @@ def checkpoints(r, home, count, source):
             expect("checkpoint %d, %s: generate" % (n, name), command(home, "generate", out, "--ids", "1,2,3", "-n", "2", "-c", "64"))
 
 
+def gguf_file(home):
+    """A reference model as GGUF, small enough to be converted many times."""
+    sys.path += [os.path.join(ROOT, "tests", d) for d in ("install", "oracle")]
+    import gguf_files
+    import numpy
+    import numpy_forward
+    path = os.path.join(home, "source.gguf")
+    config, weights = numpy_forward.load(os.path.join(CASE, "q35dense-a"))
+    gguf_files.write(path, config, weights, lambda name: gguf_files.T.Q8_0, numpy.random.default_rng(1))
+    return path
+
+
 def ggufs(r, home, count, source):
     with open(source, "rb") as f:
         good = f.read()
@@ -316,8 +328,8 @@ def main():
             containers(r, home, a.count, source)
         if "checkpoints" in parts:
             checkpoints(r, home, a.count, source)
-        if "gguf" in parts and a.gguf:
-            ggufs(r, home, a.count, a.gguf)
+        if "gguf" in parts:
+            ggufs(r, home, a.count if a.gguf else a.count // 2, a.gguf or gguf_file(home))
         if "small" in parts:
             small_files(home, demo)
         if "room" in parts:

@@ -476,7 +476,7 @@ tests["a deletion in one tab takes nothing that is written in another"] = async 
   const remove = async () => {
     await label(one, "More for start").click();
     await label(one, "Delete").click();
-    await until(async () => (await one.locator(".chat").count()) === 0, "deleted");
+    await until(async () => (await one.locator(".chat").count()) === 0 && (await stored(one, "chats"))[0].deleted, "deleted");
   };
   await remove();
   await hold(one);
@@ -743,7 +743,8 @@ tests["the list follows its end only while the reader is there, and a selection 
 };
 
 tests["screen readers hear sentences and states, not every token"] = async (b) => {
-  const s = await b.server({ text: "This is one sentence. This is another one. " + "And a third sentence follows here. ".repeat(4), delay: 70 });
+  const text = "This is one sentence. This is another one. " + "And a third sentence follows here. ".repeat(4);
+  const s = await b.server({ text, delay: 20, upTo: 9 }, "mock");
   const page = await b.open(s);
   await page.evaluate(() => {
     window.heard = [];
@@ -751,6 +752,8 @@ tests["screen readers hear sentences and states, not every token"] = async (b) =
     new MutationObserver(() => window.heard.push([performance.now(), region.textContent])).observe(region, { childList: true, characterData: true, subtree: true });
   });
   await send(page, "Talk");
+  await until(() => page.evaluate(() => document.getElementById("spoken").textContent.endsWith("another one.")), "whole sentences are heard while more comes");
+  s.script.upTo = 0;
   await idle(page);
   await until(async () => (await page.evaluate(() => window.heard.map((h) => h[1]).join(" "))).trim().endsWith("follows here."), "all of it is heard");
   const heard = (await page.evaluate(() => window.heard)).filter((h) => h[1]);

@@ -393,7 +393,7 @@ async function purge(id: string, deleted: number): Promise<void> {
 
 export async function remove(c: Chat): Promise<void> {
   const deleted = Date.now();
-  await patch(c.id, () => ({ deleted }));
+  await patch(c.id, (old) => (old.updated > deleted ? {} : { deleted })); // another tab may have written meanwhile
   if (current.value === c.id) await show(null);
   const timer = setTimeout(() => void purge(c.id, deleted), UNDO);
   const undo = () => {

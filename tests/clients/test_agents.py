@@ -51,8 +51,9 @@ class Agents(unittest.TestCase):
         return server
 
     def run_agent(self, server, command, **env):
-        command[0] = os.path.join(FOLDER, "node_modules", ".bin", command[0])
-        env = {**os.environ, "HOME": self.home, "NO_COLOR": "1", **env}
+        if not os.path.isabs(command[0]):
+            command[0] = os.path.join(FOLDER, "node_modules", ".bin", command[0])
+        env = {**os.environ, "HOME": self.home, "PWD": self.work, "NO_COLOR": "1", **env}
         got = subprocess.run(command, cwd=self.work, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
         self.assertEqual(got.returncode, 0, got.stdout + got.stderr + server.stderr())
         self.assertIn("All done.", got.stdout)
@@ -77,6 +78,23 @@ class Agents(unittest.TestCase):
                     'wire_api = "responses"\nstream_idle_timeout_ms = 4000\n' % server.url)
         self.run_agent(server, ["codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
                                 "write hello.txt"], CODEX_HOME=self.home)
+
+    def test_opencode_over_chat_completions(self):
+        """With its title request beside the main one; nothing is fetched."""
+        program = os.path.join(FOLDER, "node_modules", "opencode-linux-x64-baseline", "bin", "opencode")
+        if not os.path.exists(program):
+            self.skipTest("OpenCode is there for Linux on x86-64 alone")
+        server = self.serve("write", {"filePath": "hello.txt", "content": "hi there"})
+        places = {"XDG_%s_HOME" % name: os.path.join(self.home, name.lower()) for name in ("CONFIG", "DATA", "CACHE", "STATE")}
+        folder = os.path.join(places["XDG_CONFIG_HOME"], "opencode")
+        os.makedirs(folder)
+        local = {"npm": "@ai-sdk/openai-compatible", "name": "local", "options": {"baseURL": server.url + "/v1", "apiKey": "none"},
+                 "models": {"m": {"name": "m", "tool_call": True, "limit": {"context": int(CONTEXT), "output": 4096}}}}
+        with open(os.path.join(folder, "opencode.json"), "w") as f:
+            json.dump({"model": "local/m", "small_model": "local/m", "autoupdate": False, "share": "disabled", "permission": {"edit": "allow"},
+                       "provider": {"local": local}}, f)
+        off = {"OPENCODE_DISABLE_" + name: "1" for name in ("MODELS_FETCH", "AUTOUPDATE", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "CLAUDE_CODE")}
+        self.run_agent(server, [program, "run", "-m", "local/m", "write hello.txt"], **places, **off)
 
 
 if __name__ == "__main__":

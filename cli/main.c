@@ -50,7 +50,7 @@ const command commands[CMD_COUNT] = {
     [CMD_HEALTH] = {"health", NULL, "", 0, 0, "does a server answer?", {"health", "health --url http://127.0.0.1:8000"},
                     run_health},
     [CMD_LAUNCH] = {"launch", NULL, "codex|claude|opencode|pi|zed|continue", 1, 1,
-                    "print what a client needs to know of a running server", {"launch codex", "launch claude > claude.env"},
+                    "print or write what a client needs to know of a running server", {"launch opencode --write", "launch claude > claude.env"},
                     run_launch},
     [CMD_COMPLETION] = {"completion", NULL, "bash|zsh|fish", 0, -1, "print a script that completes commands in a shell",
                         {"completion bash > ~/.local/share/bash-completion/completions/swiftlet",

@@ -101,6 +101,8 @@ const option_row option_rows[OPT_COUNT] = {
 
     [OPT_URL] = {"url", 0, TYPE_TEXT, SERVING, "URL", "http://127.0.0.1:8080", NULL, 0, 0, true, ASKING, OPT_COUNT,
                  "where the server is"},
+    [OPT_WRITE] = {"write", 0, TYPE_SWITCH, SERVING, NULL, "off", NULL, 0, 0, false, C(LAUNCH), OPT_COUNT,
+                   "put it into the client's own file, after keeping a copy"},
     [OPT_HOST] = {"host", 0, TYPE_TEXT, SERVING, "ADDRESS", "127.0.0.1", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
                   "address to listen on, or unix:FILE for a socket; others than loopback need a key"},
     [OPT_PORT] = {"port", 0, TYPE_INT, SERVING, "N", "8080", NULL, 0, 65535, true, C(SERVE), OPT_COUNT,

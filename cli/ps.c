@@ -1,4 +1,4 @@
-/* ps.c: swiftlet health, swiftlet ps, swiftlet launch: about a server that runs. */
+/* ps.c: swiftlet health, swiftlet ps: about a server that runs. */
 #include <string.h>
 
 #include "commands.h"
@@ -63,73 +63,4 @@ swl_status run_ps(const arguments *a, swl_error *err)
     json_decref(models);
     json_decref(slots);
     return st;
-}
-
-/* $U: the server's address; $M: the model's name; $C: its context; $K: the key. */
-typedef struct client_row {
-    const char *name, *where, *text;
-} client_row;
-
-static const client_row clients[] = {
-    {"codex", "~/.codex/config.toml",
-     "model = \"$M\"\nmodel_provider = \"swiftlet\"\nmodel_context_window = $C\n\n[model_providers.swiftlet]\nname = \"swiftlet\"\n"
-     "base_url = \"$U/v1\"\nwire_api = \"responses\"\n"},
-    {"claude", "the environment",
-     "export ANTHROPIC_BASE_URL=$U\nexport ANTHROPIC_AUTH_TOKEN=$K\nexport ANTHROPIC_MODEL=$M\n"
-     "export CLAUDE_CODE_AUTO_COMPACT_WINDOW=$C\nexport CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1\n"
-     "export CLAUDE_CODE_ATTRIBUTION_HEADER=0\n"},
-    {"opencode", "opencode.json",
-     "{\n  \"provider\": {\n    \"swiftlet\": {\n      \"npm\": \"@ai-sdk/openai-compatible\",\n      \"options\": {\"baseURL\": \"$U/v1\", "
-     "\"apiKey\": \"$K\"},\n      \"models\": {\"$M\": {\"limit\": {\"context\": $C, \"output\": $C}}}\n    }\n  },\n"
-     "  \"model\": \"swiftlet/$M\"\n}\n"},
-    {"pi", "models.json of pi",
-     "{\"providers\": {\"swiftlet\": {\"baseUrl\": \"$U/v1\", \"apiKey\": \"$K\", \"api\": \"openai-completions\", "
-     "\"models\": [{\"id\": \"$M\"}]}}}\n"},
-    {"zed", "settings.json of Zed",
-     "{\"language_models\": {\"openai_compatible\": {\"swiftlet\": {\"api_url\": \"$U/v1\", "
-     "\"available_models\": [{\"name\": \"$M\", \"max_tokens\": $C}]}}}}\n"},
-    {"continue", "config.yaml of Continue",
-     "models:\n  - name: $M\n    provider: vllm\n    model: $M\n    apiBase: $U/v1\n    apiKey: $K\n"},
-};
-enum { N_CLIENTS = sizeof clients / sizeof clients[0] };
-
-static void fill_in(const char *text, const char *url, const char *model, const char *key, json_int_t context)
-{
-    for (const char *p = text; *p; p++) {
-        if (*p != '$')
-            out_text(p, 1);
-        else if (*++p == 'C')
-            out_printf("%lld", (long long)context);
-        else
-            out_printf("%s", *p == 'U' ? url : *p == 'M' ? model : key);
-    }
-}
-
-swl_status run_launch(const arguments *a, swl_error *err)
-{
-    const char *names[N_CLIENTS], *near, *id;
-    const char *key = a->values[OPT_API_KEY].n_list ? a->values[OPT_API_KEY].list[0] : "none";
-    const client_row *row = NULL;
-    json_t *models = NULL, *model;
-    swl_status st;
-
-    for (int i = 0; i < N_CLIENTS; i++) {
-        names[i] = clients[i].name;
-        if (!strcmp(clients[i].name, a->operands[0]))
-            row = &clients[i];
-    }
-    near = nearest_name(a->operands[0], names, N_CLIENTS);
-    if (!row)
-        return fail(err, SWL_E_ARG, "unknown client \"%s\"%s%s; usage: swiftlet launch %s", a->operands[0],
-                    near ? "; did you mean " : "", near ? near : "", commands[CMD_LAUNCH].operands);
-    st = remote_get(&models, a, "/v1/models", err);
-    if (st)
-        return st;
-    model = json_array_get(json_object_get(models, "data"), 0);
-    id = json_string_value(json_object_get(model, "id"));
-    if (!opt_on(a, OPT_QUIET))
-        note("for %s:", row->where);
-    fill_in(row->text, opt_text(a, OPT_URL), id ? id : "swiftlet", key, number(model, "max_model_len"));
-    json_decref(models);
-    return SWL_OK;
 }

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import unittest
 
 import numpy
@@ -198,6 +199,41 @@ class Offer(unittest.TestCase):
 
 
 class Server(unittest.TestCase):
+    def check_written(self, url, key):
+        """launch --write: into the client's file, with what else is in it, and a copy of it as it was."""
+        with tempfile.TemporaryDirectory() as home:
+            places = {**key, "HOME": home, "XDG_CONFIG_HOME": os.path.join(home, "conf"), "CODEX_HOME": "", "CLAUDE_CONFIG_DIR": ""}
+            def write(client):
+                return run("launch", client, "--write", *url, **places)
+            codex, claude, opencode = (os.path.join(home, *name) for name in ((".codex", "config.toml"), (".claude", "settings.json"), ("conf", "opencode", "opencode.json")))
+            for client in ("codex", "claude", "opencode", "pi", "zed", "continue"):
+                p = write(client)
+                self.assertEqual((p.returncode, p.stdout), (0, b""), p.stderr)
+            for name in (codex, claude, opencode):
+                self.assertEqual(os.stat(name).st_mode & 0o77, 0)
+            with open(codex, "rb") as f:
+                first = tomllib.load(f)
+            self.assertEqual((first["model"], first["model_providers"]["swiftlet"]["wire_api"]), ("demo", "responses"))
+            self.assertIn(b"says so already", write("codex").stderr)
+            self.assertEqual(os.listdir(os.path.dirname(codex)), ["config.toml"])
+            with open(codex, "w") as f:
+                f.write('model = "other"\napproval_policy = "never"\n[model_providers.swiftlet]\nname = "old"\n[tools]\nx = 1\nmodel = "mine"')
+            with open(claude, "w") as f:
+                json.dump({"env": {"FOO": "1", "ANTHROPIC_MODEL": "old"}, "permissions": {"allow": ["x"]}}, f)
+            with open(opencode, "w") as f:
+                f.write('{"theme": "x", // a comment\n}')
+            before = {name: open(name, "rb").read() for name in (codex, claude, opencode)}
+            self.assertEqual([write(c).returncode for c in ("codex", "claude", "opencode", "continue")], [0, 0, 6, 6])
+            with open(codex, "rb") as f:
+                self.assertEqual(tomllib.load(f), {**first, "approval_policy": "never", "tools": {"x": 1, "model": "mine"}})
+            with open(claude) as f:
+                got = json.load(f)
+            self.assertEqual((got["env"]["FOO"], got["env"]["ANTHROPIC_MODEL"], got["env"]["ANTHROPIC_AUTH_TOKEN"], got["permissions"]), ("1", "demo", "secret", {"allow": ["x"]}))
+            for name in (codex, claude):
+                self.assertEqual(open(name + ".before-swiftlet", "rb").read(), before[name])
+            self.assertEqual(open(opencode, "rb").read(), before[opencode])
+            self.assertEqual(os.listdir(os.path.dirname(opencode)), ["opencode.json"])
+
     def test_a_running_server_is_asked(self):
         server = subprocess.Popen([PROGRAM, "serve", MODEL, "--port", "0", "--api-key", "secret"], stdout=subprocess.PIPE,
                                   stderr=subprocess.DEVNULL, env=harness.environment())
@@ -219,6 +255,7 @@ class Server(unittest.TestCase):
             self.assertIn("export ANTHROPIC_MODEL=demo\nexport CLAUDE_CODE_AUTO_COMPACT_WINDOW=4096\n", env)
             toml = run("launch", "codex", *url, **key).stdout.decode()
             self.assertIn('base_url = "%s/v1"\nwire_api = "responses"\n' % url[1].rstrip("/"), toml)
+            self.check_written(url, key)
         finally:
             server.kill()
             server.wait()

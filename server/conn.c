@@ -217,6 +217,14 @@ void srv_reply_json(srv_conn *c, int http, const char *more, const srv_text *t)
     srv_reply(c, http, "application/json", more, t->p, t->n);
 }
 
+/* Also of what is not there, which Ollama's clients want to read too. */
+static srv_dialect dialect_of(const srv_conn *c)
+{
+    if (c->route)
+        return c->route->dialect;
+    return c->server->opt.ollama && c->head.path && !strncmp(c->head.path, "/api/", 5) ? SRV_OLLAMA : SRV_OPENAI;
+}
+
 void srv_reply_error(srv_conn *c, const srv_error *e)
 {
     srv_text t = {0};
@@ -229,7 +237,7 @@ void srv_reply_error(srv_conn *c, const srv_error *e)
         n += snprintf(more + n, sizeof more - (size_t)n, "Retry-After: %d\r\n", e->retry_after);
     if (e->http == 405)
         snprintf(more + n, sizeof more - (size_t)n, "Allow: %s\r\n", e->code ? e->code : "GET");
-    srv_error_json(&t, e, c->route ? c->route->dialect : SRV_OPENAI, c->request_id);
+    srv_error_json(&t, e, dialect_of(c), c->request_id);
     if (t.failed)
         srv_conn_destroy(c);
     else

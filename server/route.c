@@ -35,6 +35,8 @@ static const srv_route routes[] = {
     {"/api/chat", SRV_POST, "ollama", SRV_OLLAMA, false, true, false, false, true, false, NULL, srv_ollama_chat},
     {"/api/generate", SRV_POST, "ollama", SRV_OLLAMA, false, true, false, false, true, false, NULL, srv_ollama_generate},
     {"/api/pull", SRV_POST, "ollama", SRV_OLLAMA, false, true, false, true, true, false, srv_ollama_pull, NULL},
+    {"/api/embed", SRV_POST, "ollama", SRV_OLLAMA, false, true, false, true, true, false, srv_embeddings, NULL},
+    {"/api/embeddings", SRV_POST, "ollama", SRV_OLLAMA, false, true, false, true, true, false, srv_embeddings, NULL},
     {"/api/v0/models", SRV_GET, "ollama", SRV_OPENAI, false, true, false, false, true, false, srv_lm_studio_models, NULL},
     {"/", SRV_GET, "page", SRV_OPENAI, false, true, true, true, false, true, srv_page, NULL},
 };

@@ -52,19 +52,30 @@ static bool allowed_tools(srv_job *j, const srv_json *choice, srv_error *e)
 {
     const srv_json *inner = srv_get(choice, "allowed_tools") ? srv_get(choice, "allowed_tools") : choice;
     const srv_json *list = srv_get(inner, "tools");
+    bool required = srv_is(srv_get(inner, "mode"), "required");
+    srv_text *names = &j->ask.allowed;
 
     if (!list || list->type != SRV_ARRAY)
         return srv_invalid(e, "tool_choice.allowed_tools.tools", "expected a list");
+    srv_puts(names, "[");
     for (const srv_json *t = list->child; t; t = t->next) {
         const srv_json *f = srv_get(t, "function");
         const srv_json *name = srv_get(f ? f : t, "name");
 
         if (!srv_tools_has(j, name))
             return srv_invalid(e, "tool_choice.allowed_tools.tools", "there is no tool of this name");
-        if (srv_is(srv_get(inner, "mode"), "required") && list->n == 1)
-            return srv_ask_named_tool(j, name, "tool_choice.allowed_tools.tools", e);
+        srv_raw(names, NULL, name->raw, name->n_raw);
     }
-    if (srv_is(srv_get(inner, "mode"), "required"))
+    srv_puts(names, "]");
+    if (names->failed)
+        return srv_no_memory(e);
+    if (!list->n && required)
+        return srv_invalid(e, "tool_choice.allowed_tools.tools", "a call is required, but no tool is allowed");
+    if (list->n)
+        j->ask.o.allowed = names->p;
+    else
+        j->ask.o.no_calls = true;
+    if (required)
         j->ask.o.constrain = SWL_CONSTRAIN_TOOL;
     return true;
 }

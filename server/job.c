@@ -83,6 +83,7 @@ void srv_job_free(srv_job *j)
     srv_text_free(&j->ask.messages);
     srv_text_free(&j->ask.tools);
     srv_text_free(&j->ask.vars);
+    srv_text_free(&j->ask.allowed);
     srv_text_free(&j->answer);
     srv_text_free(&j->pending);
     srv_text_free(&j->scratch);

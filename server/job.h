@@ -20,7 +20,7 @@ typedef struct srv_ask {
     int32_t heartbeat_ms;      /* 0: the server's */
     const char *model;         /* as the client calls it */
     swl_request_options o;     /* what its pointers mean is in the texts and the document */
-    srv_text messages, tools, vars;
+    srv_text messages, tools, vars, allowed;
     bool has_tools;
     const char *raw[8];        /* what the Responses dialect repeats: see responses.c */
     size_t n_raw[8];

@@ -452,6 +452,8 @@ typedef struct swl_request_options {
     bool prompt_logprobs;      /* for the prompt's tokens too: nothing of it is taken from earlier conversations */
     swl_constraint constrain;
     const char *constraint;
+    const char *allowed;       /* only these tools are called: JSON array of their names; NULL: all. Once a call begins, nothing
+                                  but calls follows */
     bool no_calls;             /* tools stay in the prompt, but none is called */
     bool one_call;             /* generation ends with the first call */
     bool raw;                  /* no parsing: everything is TEXT. Always so for text and ids */

@@ -131,6 +131,11 @@ static swl_status go_on(swl_engine *e, swl_request *r, int32_t id, bool was_reas
     *closed = false;
     if (!r->grammar)
         return SWL_OK;
+    if (r->lazy && !r->state) {
+        swl_status st = id == e->id_call && !was_reasoning ? swl_constraint_begin(r, err) : SWL_OK;
+
+        return r->state && !st ? swl_constraint_accept(r, id, closed, err) : st;
+    }
     if (was_reasoning && !swl_answer_in_reasoning(r->answer) && id == e->id_think_end)
         swl_force_gap(e, r);
     return r->state ? swl_constraint_accept(r, id, closed, err) : SWL_OK;

@@ -7,6 +7,27 @@
 #include "chat/engine.h"
 #include "chat/json_in.h"
 
+/* The tools that are named, a new array. */
+static swl_status only_allowed(json_t **out, const json_t *tools, const char *allowed, swl_error *err)
+{
+    json_t *names = NULL, *tool;
+    size_t i, j;
+    swl_status st = swl_json_in(&names, allowed, strlen(allowed), NULL, "allowed", err);
+
+    *out = json_array();
+    json_array_foreach ((json_t *)tools, i, tool)
+        for (j = 0; j < json_array_size(names); j++)
+            if (json_equal(json_array_get(names, j), json_object_get(json_object_get(tool, "function"), "name"))) {
+                json_array_append(*out, tool);
+                break;
+            }
+    json_decref(names);
+    return st;
+}
+
+static swl_status make_allowed(swl_grammar **out, const swl_engine *e, const swl_request_options *o, const json_t *tools,
+                               swl_error *err);
+
 static swl_status make_tool(swl_grammar **out, const swl_engine *e, const swl_request_options *o, const json_t *tools,
                             swl_error *err)
 {
@@ -16,7 +37,28 @@ static swl_status make_tool(swl_grammar **out, const swl_engine *e, const swl_re
         return swl_fail(err, SWL_E_ARG, "a call is asked for, but there are no tools");
     if (o->no_calls)
         return swl_fail(err, SWL_E_ARG, "a call is asked for and forbidden");
+    if (o->allowed)
+        return make_allowed(out, e, o, tools, err);
     return swl_grammar_tool(out, e->tokenizer, tools, o->constraint, syntax, o->one_call, err);
+}
+
+static swl_status make_allowed(swl_grammar **out, const swl_engine *e, const swl_request_options *o, const json_t *tools,
+                               swl_error *err)
+{
+    swl_request_options rest = *o;
+    json_t *list;
+    swl_status st = only_allowed(&list, tools, o->allowed, err);
+
+    rest.allowed = NULL;
+    if (!st)
+        st = make_tool(out, e, &rest, list, err);
+    json_decref(list);
+    return st;
+}
+
+bool swl_constraint_is_lazy(const swl_request_options *o)
+{
+    return o->constrain == SWL_CONSTRAIN_NONE && o->allowed && !o->no_calls && !o->raw;
 }
 
 static swl_status make_from_json(swl_grammar **out, const swl_engine *e, const swl_request_options *o, swl_error *err)
@@ -39,7 +81,7 @@ swl_status swl_constraint_make(swl_grammar **out, const swl_engine *e, const swl
     *out = NULL;
     switch (o->constrain) {
     case SWL_CONSTRAIN_NONE:
-        return SWL_OK;
+        return swl_constraint_is_lazy(o) ? make_tool(out, e, o, tools, err) : SWL_OK;
     case SWL_CONSTRAIN_JSON:
         return swl_grammar_json(out, e->tokenizer, err);
     case SWL_CONSTRAIN_SCHEMA:

@@ -338,7 +338,7 @@ static swl_status before_draw(swl_engine *e, swl_request *r, swl_error *err)
     if (reasoning &&
         (atomic_load(&r->end_reasoning) || (r->o.n_reasoning_max > 0 && r->usage.n_reasoning >= r->o.n_reasoning_max)))
         swl_force_answer(e, r);
-    if (r->grammar && !reasoning && !r->constrained_begun && r->forced_at == r->n_forced) {
+    if (r->grammar && !r->lazy && !reasoning && !r->constrained_begun && r->forced_at == r->n_forced) {
         r->constrained_begun = true;
         return swl_constraint_begin(r, err);
     }

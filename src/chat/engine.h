@@ -120,6 +120,7 @@ struct swl_request {
     swl_answer *answer;
     swl_grammar_state *state;
     bool constrained_begun;
+    bool lazy; /* the grammar is of calls, and begins with the first one */
 
     /* what came out */
     swl_sbuf text, reasoning;
@@ -214,6 +215,8 @@ swl_status swl_answer_end(swl_engine *e, swl_request *r, swl_finish finish, swl_
 /* constraint.c: r->grammar and r->state. Without a grammar none of these is called but the first. */
 swl_status swl_constraint_make(swl_grammar **out, const swl_engine *e, const swl_request_options *o,
                                const json_t *tools, swl_error *err);
+/* Only some tools may be called, and need not be. */
+bool swl_constraint_is_lazy(const swl_request_options *o);
 void swl_constraint_free(swl_request *r);
 swl_status swl_constraint_begin(swl_request *r, swl_error *err);
 bool swl_constraint_allows(const swl_request *r, int32_t id);

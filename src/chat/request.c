@@ -106,6 +106,8 @@ swl_status swl_request_create(swl_request **out, swl_engine *e, const swl_reques
         st = copy_options(r, err);
     if (!st)
         st = swl_constraint_make(&r->grammar, e, &r->o, r->prompt.tools, err);
+    r->lazy = swl_constraint_is_lazy(&r->o);
+    r->o.allowed = NULL;
     if (!st)
         st = check_length(r, err);
     if (st && !r->too_long) {

@@ -447,6 +447,7 @@ static void log_request(const swl_request_options *o)
     set(j, "prompt_logprobs", json_boolean(o->prompt_logprobs));
     set(j, "constrain", json_integer(o->constrain));
     set(j, "constraint", maybe(o->constraint));
+    set(j, "allowed", maybe(o->allowed));
     set(j, "no_calls", json_boolean(o->no_calls));
     set(j, "one_call", json_boolean(o->one_call));
     set(j, "n_reasoning_max", json_integer(o->n_reasoning_max));

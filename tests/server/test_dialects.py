@@ -174,6 +174,17 @@ class ChatRequest(Shared):
         self.assertEqual(self.asked(thinking_budget_tokens=9)["n_reasoning_max"], 9)
         self.assertEqual(json.loads(self.asked(chat_template_kwargs={"enable_thinking": True, "x": [1]})["template_vars"]), {"enable_thinking": True, "x": [1]})
 
+    def test_allowed_tools(self):
+        names = [{"type": "function", "function": {"name": n}} for n in ("get_weather", "noop")]
+        flat = [{"type": "function", "name": n} for n in ("get_weather", "noop")]
+        for mode, constrain in (("auto", 0), ("required", CONSTRAIN["tool"])):
+            got = self.asked(tools=TOOLS, tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": names}})
+            self.assertEqual((json.loads(got["allowed"]), got["constrain"], got["no_calls"]), (["get_weather", "noop"], constrain, False))
+            got = self.asked(tools=TOOLS, tool_choice={"type": "allowed_tools", "mode": mode, "tools": flat[1:]})
+            self.assertEqual((json.loads(got["allowed"]), got["constrain"]), (["noop"], constrain))
+        got = self.asked(tools=TOOLS, tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}})
+        self.assertEqual((got["allowed"], got["no_calls"]), (None, True))
+
     def test_tools_and_choices(self):
         got = self.asked(tools=TOOLS + [{"type": "web_search"}])
         self.assertEqual(json.loads(got["tools"]), TOOLS)
@@ -749,6 +760,9 @@ class Ollama(Shared):
         self.assertEqual(show["capabilities"], ["completion", "tools", "thinking"])
         self.assertEqual(show["model_info"][show["model_info"]["general.architecture"] + ".context_length"], 4096)
         self.assertEqual(self.server.post("/api/pull", {"model": "x"}).status, 501)
+        for path, status in (("/api/embed", 501), ("/api/embeddings", 501), ("/api/create", 404)):  # its clients read "error" as a string
+            a = self.server.post(path, {"model": "x", "input": "hi"})
+            self.assertEqual((a.status, type(a.json["error"])), (status, str), a)
         m, = self.server.get("/api/v0/models").json["data"]
         self.assertEqual((m["type"], m["state"]), ("llm", "loaded"))
 

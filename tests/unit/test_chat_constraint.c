@@ -133,6 +133,40 @@ static void a_call_is_made_in_the_form_of_the_template(void **state)
     call_with(TEMPLATES "qwen3_5.jinja", "get_time");       /* XML */
 }
 
+/* The model would call get_weather. */
+static void only_tools_that_are_allowed_are_called(void **state)
+{
+    static const char *const forms[] = {NULL, TEMPLATES "qwen3_next.jinja", TEMPLATES "qwen3_5.jinja"};
+    static const swl_constraint must[] = {SWL_CONSTRAIN_NONE, SWL_CONSTRAIN_TOOL};
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        swl_engine_options eo;
+        fixture f;
+        swl_request_options o = constrained(must[i % 2], NULL);
+        result r = {0};
+
+        swl_engine_options_init(&eo);
+        eo.template_path = forms[i / 2];
+        f = fixture_open_with(1, 0, &eo);
+        o.tools = tools;
+        ask(&f, &r, o);
+        if (r.n_calls) /* with the templates of others the model may not think of it */
+            assert_string_equal(r.call_name, "get_weather");
+        else
+            assert_true(i > 1 && must[i % 2] == SWL_CONSTRAIN_NONE);
+        result_deinit(&r);
+        o.allowed = "[\"get_time\"]";
+        ask(&f, &r, o);
+        if (r.n_calls)
+            assert_string_equal(r.call_name, "get_time");
+        else
+            assert_true(i > 1 && must[i % 2] == SWL_CONSTRAIN_NONE);
+        result_deinit(&r);
+        fixture_close(&f);
+    }
+}
+
 static void reasoning_is_free(void **state)
 {
     fixture f = fixture_open(1);
@@ -233,6 +267,7 @@ int main(void)
         cmocka_unit_test(an_answer_is_one_of_the_choices),
         cmocka_unit_test(a_json_answer_is_an_object),
         cmocka_unit_test(a_call_is_made_in_the_form_of_the_template),
+        cmocka_unit_test(only_tools_that_are_allowed_are_called),
         cmocka_unit_test(reasoning_is_free),
         cmocka_unit_test(constrained_and_free_answers_run_side_by_side),
         cmocka_unit_test(what_cannot_be_asked_for_is_refused_at_once),

@@ -189,3 +189,17 @@ bool srv_make_choices(srv_job *j, int32_t n, srv_error *e)
     }
     return true;
 }
+
+bool srv_prepare_one(srv_job *j, bool (*read)(srv_job *j, srv_error *e), const char *prefix, const srv_encoder *encoder,
+                     srv_error *e)
+{
+    srv_ask_defaults(j);
+    if (!srv_body(j, e) || !read(j, e))
+        return false;
+    if (prefix) {
+        snprintf(j->id, sizeof j->id, "%s", prefix);
+        srv_random_id(j->id + strlen(prefix), SRV_ID);
+    }
+    j->encoder = encoder;
+    return srv_make_choices(j, 1, e);
+}

@@ -86,3 +86,19 @@ int32_t srv_call_index(const srv_choice *c, const srv_item *it)
         n += at->kind == SRV_ITEM_CALL;
     return n;
 }
+
+srv_text *srv_begin_event(srv_job *j, const char *type)
+{
+    srv_text *t = &j->scratch;
+
+    srv_text_clear(t);
+    srv_printf(t, "event: %s\ndata: {", type);
+    srv_str(t, "type", type);
+    return t;
+}
+
+void srv_end_event(srv_job *j)
+{
+    srv_puts(&j->scratch, "}\n\n");
+    srv_job_write(j, &j->scratch);
+}

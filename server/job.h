@@ -140,10 +140,18 @@ bool srv_body(srv_job *j, srv_error *e);
 bool srv_make_choices(srv_job *j, int32_t n, srv_error *e);
 bool srv_make_choice(srv_job *j, srv_choice *c, const swl_request_options *o, srv_error *e);
 bool srv_allocate_choices(srv_job *j, int32_t n, srv_error *e);
+/* All that it takes for a request with one prompt, whose body `read` understands. What is answered has an id that begins with
+ * `prefix`, and an encoder; without them only the prompt is wanted. */
+bool srv_prepare_one(srv_job *j, bool (*read)(srv_job *j, srv_error *e), const char *prefix, const srv_encoder *encoder,
+                     srv_error *e);
 /* The template's place for what the request does not say. */
 void srv_ask_defaults(srv_job *j);
 
 /* ---- shared by encoders ---- */
+
+/* An event with its type, in j->scratch, to which members may be added; and its end, which sends it. */
+srv_text *srv_begin_event(srv_job *j, const char *type);
+void srv_end_event(srv_job *j);
 
 void srv_timings(const srv_choice *c, srv_text *t);
 swl_usage srv_usage_sum(const srv_job *j);

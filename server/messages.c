@@ -317,41 +317,18 @@ static bool read_request(srv_job *j, srv_error *e)
 
 bool srv_messages_prepare(srv_job *j, srv_error *e)
 {
-    srv_ask_defaults(j);
-    if (!srv_body(j, e) || !read_request(j, e))
-        return false;
-    snprintf(j->id, sizeof j->id, "msg_");
-    srv_random_id(j->id + 4, SRV_ID);
-    j->encoder = &srv_messages_encoder;
-    return srv_make_choices(j, 1, e);
+    return srv_prepare_one(j, read_request, "msg_", &srv_messages_encoder, e);
 }
 
 bool srv_messages_count(srv_job *j, srv_error *e)
 {
-    srv_ask_defaults(j);
-    if (!srv_body(j, e) || !read_request(j, e) || !srv_make_choices(j, 1, e))
+    if (!srv_prepare_one(j, read_request, NULL, NULL, e))
         return false;
     srv_printf(&j->answer, "{\"input_tokens\":%d}", (int)swl_request_n_prompt(j->choices[0].request));
     return true;
 }
 
 /* ---- encoding ---- */
-
-static srv_text *begin_event(srv_job *j, const char *type)
-{
-    srv_text *t = &j->scratch;
-
-    srv_text_clear(t);
-    srv_printf(t, "event: %s\ndata: {", type);
-    srv_str(t, "type", type);
-    return t;
-}
-
-static void end_event(srv_job *j)
-{
-    srv_puts(&j->scratch, "}\n\n");
-    srv_job_write(j, &j->scratch);
-}
 
 static void put_usage(srv_text *t, int32_t n_input, int32_t n_cached, int32_t n_output)
 {
@@ -365,7 +342,7 @@ static void put_usage(srv_text *t, int32_t n_input, int32_t n_cached, int32_t n_
 
 static void begin(srv_job *j)
 {
-    srv_text *t = begin_event(j, "message_start");
+    srv_text *t = srv_begin_event(j, "message_start");
 
     srv_open(t, "message", '{');
     srv_str(t, "id", j->id);
@@ -375,9 +352,9 @@ static void begin(srv_job *j)
     srv_puts(t, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null");
     put_usage(t, swl_request_n_prompt(j->choices[0].request), 0, 0);
     srv_close(t, '}');
-    end_event(j);
-    begin_event(j, "ping");
-    end_event(j);
+    srv_end_event(j);
+    srv_begin_event(j, "ping");
+    srv_end_event(j);
 }
 
 static void put_use_id(srv_text *t, const srv_item *it)
@@ -390,7 +367,7 @@ static void put_use_id(srv_text *t, const srv_item *it)
 
 static void open_item(srv_choice *c, srv_item *it)
 {
-    srv_text *t = begin_event(c->job, "content_block_start");
+    srv_text *t = srv_begin_event(c->job, "content_block_start");
 
     srv_int(t, "index", it - c->items);
     srv_open(t, "content_block", '{');
@@ -404,19 +381,19 @@ static void open_item(srv_choice *c, srv_item *it)
                  "\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"");
     }
     srv_close(t, '}');
-    end_event(c->job);
+    srv_end_event(c->job);
 }
 
 static void put_delta(srv_choice *c, const srv_item *it, const char *type, const char *field, const char *p, size_t n)
 {
-    srv_text *t = begin_event(c->job, "content_block_delta");
+    srv_text *t = srv_begin_event(c->job, "content_block_delta");
 
     srv_int(t, "index", it - c->items);
     srv_open(t, "delta", '{');
     srv_str(t, "type", type);
     srv_strn(t, field, p, n);
     srv_close(t, '}');
-    end_event(c->job);
+    srv_end_event(c->job);
 }
 
 static void delta(srv_choice *c, srv_item *it, const char *p, size_t n)
@@ -443,9 +420,9 @@ static void close_item(srv_choice *c, srv_item *it)
         sign(signature);
         put_delta(c, it, "signature_delta", "signature", signature, strlen(signature));
     }
-    t = begin_event(c->job, "content_block_stop");
+    t = srv_begin_event(c->job, "content_block_stop");
     srv_int(t, "index", it - c->items);
-    end_event(c->job);
+    srv_end_event(c->job);
 }
 
 static const char *stop_reason(const srv_choice *c)
@@ -463,16 +440,16 @@ static void end(srv_choice *c)
 static void finish(srv_job *j)
 {
     const srv_choice *c = &j->choices[0];
-    srv_text *t = begin_event(j, "message_delta");
+    srv_text *t = srv_begin_event(j, "message_delta");
 
     srv_open(t, "delta", '{');
     srv_str(t, "stop_reason", stop_reason(c));
     srv_str(t, "stop_sequence", c->stop);
     srv_close(t, '}');
     put_usage(t, c->usage.n_prompt, c->usage.n_cached, c->usage.n_generated);
-    end_event(j);
-    begin_event(j, "message_stop");
-    end_event(j);
+    srv_end_event(j);
+    srv_begin_event(j, "message_stop");
+    srv_end_event(j);
 }
 
 static void whole_item(srv_text *t, const srv_item *it)
@@ -521,8 +498,8 @@ static void whole(srv_job *j, srv_text *t)
 
 static void heartbeat(srv_job *j)
 {
-    begin_event(j, "ping");
-    end_event(j);
+    srv_begin_event(j, "ping");
+    srv_end_event(j);
 }
 
 static void fault(srv_job *j, const srv_error *e)

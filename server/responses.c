@@ -294,19 +294,12 @@ static bool read_request(srv_job *j, srv_error *e)
 
 bool srv_responses_prepare(srv_job *j, srv_error *e)
 {
-    srv_ask_defaults(j);
-    if (!srv_body(j, e) || !read_request(j, e))
-        return false;
-    snprintf(j->id, sizeof j->id, "resp_");
-    srv_random_id(j->id + 5, SRV_ID);
-    j->encoder = &srv_responses_encoder;
-    return srv_make_choices(j, 1, e);
+    return srv_prepare_one(j, read_request, "resp_", &srv_responses_encoder, e);
 }
 
 bool srv_responses_count(srv_job *j, srv_error *e)
 {
-    srv_ask_defaults(j);
-    if (!srv_body(j, e) || !read_request(j, e) || !srv_make_choices(j, 1, e))
+    if (!srv_prepare_one(j, read_request, NULL, NULL, e))
         return false;
     srv_puts(&j->answer, "{\"object\":\"response.input_tokens\"");
     srv_int(&j->answer, "input_tokens", swl_request_n_prompt(j->choices[0].request));
@@ -474,19 +467,10 @@ static void put_response(srv_text *t, srv_job *j, const char *status, const srv_
 
 static srv_text *begin_event(srv_job *j, const char *type)
 {
-    srv_text *t = &j->scratch;
+    srv_text *t = srv_begin_event(j, type);
 
-    srv_text_clear(t);
-    srv_printf(t, "event: %s\ndata: {", type);
-    srv_str(t, "type", type);
     srv_int(t, "sequence_number", j->sequence++);
     return t;
-}
-
-static void end_event(srv_job *j)
-{
-    srv_puts(&j->scratch, "}\n\n");
-    srv_job_write(j, &j->scratch);
 }
 
 static void response_event(srv_job *j, const char *type, const char *status, const srv_error *e)
@@ -495,7 +479,7 @@ static void response_event(srv_job *j, const char *type, const char *status, con
 
     srv_key(t, "response");
     put_response(t, j, status, e);
-    end_event(j);
+    srv_end_event(j);
 }
 
 static void begin(srv_job *j)
@@ -522,7 +506,7 @@ static void whole_item_event(srv_choice *c, const srv_item *it, const char *type
     srv_int(t, "output_index", it - c->items);
     srv_key(t, "item");
     put_item(t, c, it, whole);
-    end_event(c->job);
+    srv_end_event(c->job);
 }
 
 static void name_item(srv_item *it)
@@ -549,11 +533,11 @@ static void open_item(srv_choice *c, srv_item *it)
     if (it->kind == SRV_ITEM_TEXT) {
         t = item_event(c, it, "response.content_part.added", "content_index");
         srv_puts(t, ",\"part\":{\"type\":\"output_text\",\"text\":\"\",\"annotations\":[],\"logprobs\":[]}");
-        end_event(c->job);
+        srv_end_event(c->job);
     } else if (it->kind == SRV_ITEM_REASONING && c->job->ask.summary) {
         t = item_event(c, it, "response.reasoning_summary_part.added", "summary_index");
         srv_puts(t, ",\"part\":{\"type\":\"summary_text\",\"text\":\"\"}");
-        end_event(c->job);
+        srv_end_event(c->job);
     }
 }
 
@@ -582,7 +566,7 @@ static void delta(srv_choice *c, srv_item *it, const char *p, size_t n)
         srv_puts(t, "]");
         srv_text_clear(&c->fresh_logprobs);
     }
-    end_event(c->job);
+    srv_end_event(c->job);
 }
 
 static void close_item(srv_choice *c, srv_item *it)
@@ -606,12 +590,12 @@ static void close_item(srv_choice *c, srv_item *it)
         srv_add(t, c->logprobs.p, c->logprobs.n);
         srv_puts(t, "]");
     }
-    end_event(c->job);
+    srv_end_event(c->job);
     if (it->kind == SRV_ITEM_TEXT || (it->kind == SRV_ITEM_REASONING && c->job->ask.summary)) {
         t = item_event(c, it, it->kind == SRV_ITEM_TEXT ? "response.content_part.done" : "response.reasoning_summary_part.done", part);
         srv_key(t, "part");
         put_text_part(t, c, it, it->kind == SRV_ITEM_TEXT ? "output_text" : "summary_text");
-        end_event(c->job);
+        srv_end_event(c->job);
     }
     whole_item_event(c, it, "response.output_item.done", true);
 }

@@ -409,19 +409,12 @@ bool srv_detokenize(srv_job *j, srv_error *e)
     return true;
 }
 
-/* Makes the request and lets go of it again. */
-static bool only_prompt(srv_job *j, srv_error *e)
-{
-    srv_ask_defaults(j);
-    return srv_body(j, e) && srv_ask_chat(j, e) && srv_make_choices(j, 1, e);
-}
-
 bool srv_apply_template(srv_job *j, srv_error *e)
 {
     const swl_request *r;
     const char *text;
 
-    if (!only_prompt(j, e))
+    if (!srv_prepare_one(j, srv_ask_chat, NULL, NULL, e))
         return false;
     r = j->choices[0].request;
     text = swl_request_text(r);

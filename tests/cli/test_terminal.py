@@ -76,7 +76,7 @@ class Chat(harness.Terminal):
     def requests(self):
         try:
             with open(self.log) as f:
-                return [json.loads(line) for line in f]
+                return [json.loads(line) for line in f.read().split("\n")[:-1]] # what follows the last is half written
         except FileNotFoundError:
             return []
 

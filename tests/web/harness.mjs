@@ -78,7 +78,7 @@ async function startReal(program, script) {
   };
   server.forget = () => rmSync(folder, { recursive: true, force: true });
   // What the engine was asked, each as {messages, temperature, ...}.
-  server.asked = () => (existsSync(log) ? readFileSync(log, "utf8") : "").split("\n").filter(Boolean).map((line) => {
+  server.asked = () => (existsSync(log) ? readFileSync(log, "utf8") : "").split("\n").slice(0, -1).map((line) => {
     const r = JSON.parse(line);
     return { ...r, messages: JSON.parse(r.messages ?? "[]") };
   });

@@ -217,7 +217,7 @@ static bool measure_all(swl_io_choice *out, const swl_io_wish *wish, const swl_s
 
 /* ---- remembering -------------------------------------------------------------------------------------------------- */
 
-/* One line: swiftlet-io 1 KEY BACKEND direct|buffered DEPTH GB/s */
+/* One line: swiftlet-io 2 KEY BACKEND direct|buffered DEPTH GB/s */
 static bool recall(swl_io_choice *out, const swl_io_wish *wish)
 {
     char *text = NULL, key[129], mode[16], end;
@@ -226,7 +226,7 @@ static bool recall(swl_io_choice *out, const swl_io_wish *wish)
 
     if (!wish->cache_path || !wish->cache_key || swl_file_load(&text, NULL, wish->cache_path, CACHE_BYTES_MAX, NULL))
         return false;
-    ok = sscanf(text, "swiftlet-io 1 %128s %15s %15s %d %lf%c", key, c.backend, mode, &c.depth, &c.gb_per_s, &end) == 6 &&
+    ok = sscanf(text, "swiftlet-io 2 %128s %15s %15s %d %lf%c", key, c.backend, mode, &c.depth, &c.gb_per_s, &end) == 6 &&
          end == '\n' && !strcmp(key, wish->cache_key) && c.depth >= 1 && c.depth <= SWL_IO_DEPTH_MAX &&
          (!strcmp(c.backend, "uring") || !strcmp(c.backend, "threads")) &&
          (!strcmp(mode, "direct") || !strcmp(mode, "buffered"));
@@ -246,7 +246,7 @@ static void remember(const swl_io_choice *c, const swl_io_wish *wish)
 
     if (!wish->cache_path || !wish->cache_key)
         return;
-    text = swl_asprintf("swiftlet-io 1 %s %s %s %d %.3f\n", wish->cache_key, c->backend, c->direct ? "direct" : "buffered",
+    text = swl_asprintf("swiftlet-io 2 %s %s %s %d %.3f\n", wish->cache_key, c->backend, c->direct ? "direct" : "buffered",
                         c->depth, c->gb_per_s);
     if (text)
         swl_file_save(wish->cache_path, text, strlen(text), NULL);

@@ -595,6 +595,14 @@ static swl_status go_offline(swl_puller *p, swl_source *s, bool *already, swl_er
     return SWL_OK;
 }
 
+/* A directory of this machine; takes `s` over. */
+static swl_status stay_here(swl_puller *p, const swl_source *s, swl_error *err)
+{
+    p->remote.source = *s;
+    p->local = swl_strdup(s->name);
+    return p->local ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory");
+}
+
 static swl_status find_out(swl_puller *p, bool *already, swl_error *err)
 {
     swl_source s;
@@ -603,11 +611,8 @@ static swl_status find_out(swl_puller *p, bool *already, swl_error *err)
     *already = false;
     if (st)
         return st;
-    if (s.kind == SWL_SOURCE_DIR) {
-        p->remote.source = s;
-        p->local = swl_strdup(s.name);
-        return p->local ? SWL_OK : swl_fail(err, SWL_E_NOMEM, "out of memory");
-    }
+    if (s.kind == SWL_SOURCE_DIR)
+        return stay_here(p, &s, err);
     if (p->o->offline)
         return go_offline(p, &s, already, err);
     st = swl_puller_connect(p, &s, err);
@@ -624,10 +629,9 @@ swl_status swl_puller_look(swl_puller *p, swl_error *err)
     if (st)
         return st;
     if (s.kind == SWL_SOURCE_DIR) {
-        p->remote.source = s;
-        p->local = swl_strdup(s.name);
-        if (!p->local)
-            return swl_fail(err, SWL_E_NOMEM, "out of memory");
+        st = stay_here(p, &s, err);
+        if (st)
+            return st;
         return swl_qpack_is(p->local) ? swl_puller_list_local(p, p->local, err) : SWL_OK;
     }
     st = p->o->offline ? swl_fail(err, SWL_E_NOT_FOUND, "--offline forbids asking %s", swl_source_label(&s))

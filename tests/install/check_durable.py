@@ -242,22 +242,11 @@ def a_sync_that_fails_once():
 
 # ---- slow disks -----------------------------------------------------------------------------------------------------------------
 
-def with_extra(mib):
-    """A container with a file besides that is as large."""
-    files = packed()
-    files["extra.bin"] = bytes(mib << 20)
-    manifest = json.loads(files["manifest.json"])
-    manifest["files"]["extra.bin"] = len(files["extra.bin"])
-    files["manifest.json"] = json.dumps(manifest).encode()
-    del files["hashes.json"]
-    return files
-
-
 @check
 def memory_is_bounded_when_the_disk_is_slower_than_the_network():
     if check_pull.sanitized():
         raise check_pull.Skip("a sanitizer's library must come first")
-    for files in with_extra(60), check_pull.big_source(24):
+    for files in check_pull.with_extra(60), check_pull.big_source(24):
         with Hub(files) as hub, Place() as p:
             peak = check_pull.peak_of(p, hub, "--streams", "8", "--part-size", "8M", **layered(p, DISK_RATE=40 << 20))
             must(peak < 60, "it took", peak, "MiB")
@@ -281,7 +270,7 @@ def interrupted(p, hub, sign, *command, rate=4 << 20):
 
 @check_pull.by_itself
 def a_signal_stops_what_hashes_and_repairs_big_files():
-    files = with_extra(12)  # three seconds of reading, each time
+    files = check_pull.with_extra(12)  # three seconds of reading, each time
     source = os.path.join(CASES, "q35moe-a-mlx4")
     with Hub(files) as hub, Place() as p:
         interrupted(p, hub, b'"verify"', "pull", "org/name", "--local-dir", p.out, "--json", *QUICK)

@@ -959,14 +959,6 @@ def targets_of_others_are_kept():
         must(tree(r.out).keys() != packed().keys())
 
 
-def wait_for(what):
-    for _ in range(3000):
-        if what():
-            return
-        time.sleep(0.01)
-    raise AssertionError("what was waited for did not happen")
-
-
 @by_itself
 def a_signal_stops_within_a_second():
     files, blob = packed(), "blob"
@@ -1327,6 +1319,17 @@ def peak_of(r, hub, *arguments, **more):
     return int(p.stdout) >> 10
 
 
+def with_extra(mib):
+    """A container with a file besides that is as large."""
+    files = packed()
+    files["extra.bin"] = bytes(mib << 20)
+    manifest = json.loads(files["manifest.json"])
+    manifest["files"]["extra.bin"] = len(files["extra.bin"])
+    files["manifest.json"] = json.dumps(manifest).encode()
+    del files["hashes.json"]
+    return files
+
+
 @by_itself
 def memory_does_not_grow_with_the_files():
     """Measured: 29 MiB for a conversion, 14 for a copy, whatever the sizes. Sanitizers want more."""
@@ -1334,13 +1337,7 @@ def memory_does_not_grow_with_the_files():
     with Hub(big_source(MEBIBYTES)) as hub, Room() as r:
         peak = peak_of(r, hub, "--streams", "8")
         must(peak < bound, "a conversion took", peak, "MiB")
-    files = packed()
-    files["extra.bin"] = bytes(MEBIBYTES << 20)
-    manifest = json.loads(files["manifest.json"])
-    manifest["files"]["extra.bin"] = len(files["extra.bin"])
-    files["manifest.json"] = json.dumps(manifest).encode()
-    del files["hashes.json"]
-    with Hub(files) as hub, Room() as r:
+    with Hub(with_extra(MEBIBYTES)) as hub, Room() as r:
         peak = peak_of(r, hub, "--streams", "8", "--part-size", "8M")
         must(peak < bound, "a pull took", peak, "MiB")
 

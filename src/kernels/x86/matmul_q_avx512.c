@@ -38,8 +38,6 @@ typedef struct view {
     stream codes, scales, biases;
 } view;
 
-/* ---- what comes next ------------------------------------------------------------------------------------- */
-
 static view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int unit)
 {
     int64_t row_bytes = swl_matrix_row_bytes(w), side = swl_matrix_scale_bytes(w), ahead = AHEAD / row_bytes * side;

@@ -105,27 +105,12 @@ static swl_status write_state(const swl_chat *c, int fd, const char *path, swl_e
 static swl_status write_json(const swl_chat *c, int fd, const char *path, swl_error *err)
 {
     json_t *turns = json_array(), *root;
-    uint8_t head[HEAD_BYTES];
-    uint32_t crc;
-    uint64_t n;
-    char *text;
     swl_status st = collect_turns(c, turns, err);
 
     root = json_pack("{s:O, s:o}", "messages", c->messages, "turns", turns);
-    text = root && !st ? json_dumps(root, JSON_COMPACT) : NULL;
+    if (!st)
+        st = swl_json_frame_write(root, magic, fd, path, err);
     json_decref(root);
-    if (!text)
-        return st ? st : no_memory(err);
-    n = strlen(text);
-    memcpy(head, magic, sizeof magic);
-    memcpy(head + 8, &n, sizeof n);
-    crc = swl_crc32c(swl_crc32c(0, head, sizeof head), text, n);
-    st = swl_file_write(fd, path, head, sizeof head, err);
-    if (!st)
-        st = swl_file_write(fd, path, text, n, err);
-    if (!st)
-        st = swl_file_write(fd, path, &crc, sizeof crc, err);
-    free(text);
     return st;
 }
 

@@ -176,15 +176,15 @@ json_t *swl_turns_within(swl_engine *e, const int32_t *ids, int32_t n)
 
 /* ---- behind a snapshot ---- */
 
-swl_status swl_turns_write(const json_t *turns, int fd, const char *path, swl_error *err)
+swl_status swl_json_frame_write(const json_t *root, const uint8_t kind[8], int fd, const char *path, swl_error *err)
 {
-    char *text = json_dumps(turns, JSON_COMPACT);
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     uint8_t head[HEAD_BYTES];
     uint64_t n = text ? strlen(text) : 0;
     uint32_t crc;
     swl_status st = text ? SWL_OK : no_memory(err);
 
-    memcpy(head, magic, sizeof magic);
+    memcpy(head, kind, sizeof magic);
     memcpy(head + 8, &n, sizeof n);
     crc = swl_crc32c(swl_crc32c(0, head, sizeof head), text, n);
     if (!st)
@@ -195,6 +195,11 @@ swl_status swl_turns_write(const json_t *turns, int fd, const char *path, swl_er
         st = swl_file_write(fd, path, &crc, sizeof crc, err);
     free(text);
     return st;
+}
+
+swl_status swl_turns_write(const json_t *turns, int fd, const char *path, swl_error *err)
+{
+    return swl_json_frame_write(turns, magic, fd, path, err);
 }
 
 static swl_status read_text(char *text, uint64_t n, const uint8_t *head, int fd, const char *path, uint64_t at,

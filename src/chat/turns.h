@@ -7,6 +7,7 @@
 #define SWL_CHAT_TURNS_H
 
 #include <jansson.h>
+#include <stdint.h>
 
 #include "base/status.h"
 #include "text/answer.h"
@@ -42,7 +43,10 @@ void swl_turn_release(swl_turn *turn);
 
 /* turn_file.c */
 json_t *swl_turn_to_json(const swl_turn *t);
-/* An array of turns, behind what a file has so far. */
+/* Eight bytes that say what it is, the length, the text, and a CRC-32C of all that; behind what a file has so far. root NULL:
+ * there was no memory for it. */
+swl_status swl_json_frame_write(const json_t *root, const uint8_t kind[8], int fd, const char *path, swl_error *err);
+/* An array of turns, likewise. */
 swl_status swl_turns_write(const json_t *turns, int fd, const char *path, swl_error *err);
 /* What stands from `at` to the end of a file of `size` bytes; SWL_E_NOT_FOUND: nothing. */
 swl_status swl_turns_read(json_t **turns, int fd, const char *path, uint64_t at, uint64_t size, swl_error *err);

@@ -28,8 +28,8 @@ for part in $parts; do
     speed) memory 35b_speed -- -p 512,2048 -n 128 -r 5 --profile ;;
     depth) memory 35b_depth -- -p 0 -n 64 -d 0,8192 -r 5 --profile ;;
     batch)
-        memory 35b_batch -- -p 0 -n 32 -b 1,2,4,8 -r 5 --routes uniform
-        memory 35b_batch -- -p 0 -n 32 -b 1,2,4,8 -r 5 --routes same
+        memory 35b_batch -- -p 0 -n 32 -b 1,2,4,8 --drafts 2,4,8 -r 5 --routes uniform
+        memory 35b_batch -- -p 0 -n 32 -b 1,2,4,8 --drafts 2,4,8 -r 5 --routes same
         ;;
     busy) busy ;;
     *) echo "unknown part $part" >&2; exit 2 ;;

@@ -24,7 +24,7 @@ enum { LEAVE_FREE_GB = 15, FITTED_TOKENS = 8192, BATCH_MAX = 64 };
 typedef struct bench {
     bench_setup s;
     bench_format format;
-    int_list prompts, tokens, depths, batches;
+    int_list prompts, tokens, depths, batches, drafts;
     char container[PLACE_PATH_MAX]; /* of --synthetic */
     swl_routes routes;
     swl_route_log *log;   /* replayed; NULL: `routes` says it */
@@ -32,7 +32,7 @@ typedef struct bench {
     swl_session *sessions[BATCH_MAX];
     int32_t *ids;         /* random, [n_ids] */
     int32_t n_ids;
-    float *logits;        /* [largest batch][vocab] */
+    float *logits;        /* [largest batch or draft][vocab] */
     swl_candidate *scratch;
     swl_rng rng;
     bench_row *rows;
@@ -58,12 +58,17 @@ swl_status bench_list(int_list *l, const arguments *a, option_id id, int32_t min
     return l->n ? SWL_OK : fail(err, SWL_E_ARG, "--%s is empty", option_rows[id].name);
 }
 
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
 static int32_t largest(const int_list *l)
 {
     int32_t max = 0;
 
     for (int i = 0; i < l->n; i++)
-        max = l->x[i] > max ? l->x[i] : max;
+        max = larger(max, l->x[i]);
     return max;
 }
 
@@ -98,6 +103,8 @@ static swl_status parse(bench *b, swl_error *err)
         st = bench_list(&b->depths, a, OPT_DEPTH, 0, 1 << 20, err);
     if (!st)
         st = bench_list(&b->batches, a, OPT_BATCH, 1, BATCH_MAX, err);
+    if (!st)
+        st = bench_list(&b->drafts, a, OPT_DRAFTS, 0, BATCH_MAX, err);
     if (!st)
         st = parse_routes(b, err);
     if (!st)
@@ -212,9 +219,9 @@ static swl_status set_routes(bench *b, swl_error *err)
 
 static int32_t context_needed(const bench *b)
 {
-    int32_t p = largest(&b->prompts), n = largest(&b->tokens);
+    int32_t n = largest(&b->tokens) * larger(largest(&b->drafts), 1); /* both have bounds */
 
-    return largest(&b->depths) + (p > n ? p : n) + 1;
+    return largest(&b->depths) + larger(largest(&b->prompts), n) + 1;
 }
 
 static swl_status open_model(bench *b, swl_error *err)
@@ -261,13 +268,14 @@ static int32_t random_id(bench *b)
 
 static swl_status make_buffers(bench *b, swl_error *err)
 {
-    size_t vocab = (size_t)b->s.info.vocab, batch = (size_t)largest(&b->batches);
+    size_t vocab = (size_t)b->s.info.vocab, batch = (size_t)larger(largest(&b->batches), largest(&b->drafts));
 
     b->n_ids = context_needed(b);
     b->ids = malloc((size_t)b->n_ids * sizeof *b->ids);
     b->logits = malloc(batch * vocab * sizeof *b->logits);
     b->scratch = malloc(vocab * sizeof *b->scratch);
-    b->rows = calloc((size_t)b->depths.n * (size_t)(b->prompts.n + b->tokens.n * b->batches.n), sizeof *b->rows);
+    b->rows = calloc((size_t)b->depths.n * (size_t)(b->prompts.n + b->tokens.n * (b->batches.n + b->drafts.n)),
+                     sizeof *b->rows);
     if (!b->ids || !b->logits || !b->scratch || !b->rows)
         return fail(err, SWL_E_NOMEM, "out of memory");
     swl_rng_init(&b->rng, b->s.seed);
@@ -281,8 +289,8 @@ static swl_status make_buffers(bench *b, swl_error *err)
 static void show(const bench *b, const bench_row *r, int run)
 {
     if (!opt_on(b->s.a, OPT_QUIET) && stderr_is_terminal())
-        progress_show("%s %d, depth %d, batch %d: run %d of %d", r->kind == BENCH_PROMPT ? "prompt" : "decode", r->n,
-                      r->depth, r->batch, run, r->n_runs);
+        progress_show("%s %d, depth %d, batch %d: run %d of %d", bench_kind_name(r->kind), r->n, r->depth, r->batch, run,
+                      r->n_runs);
 }
 
 static swl_status stopped(swl_error *err)
@@ -324,9 +332,14 @@ static void drop_forks(bench *b)
     }
 }
 
+static int32_t conversations(const bench_row *r)
+{
+    return r->kind == BENCH_DECODE ? r->batch : 1;
+}
+
 static void go_back(bench *b, const bench_row *r)
 {
-    for (int32_t i = 0; i < r->batch; i++) {
+    for (int32_t i = 0; i < conversations(r); i++) {
         if (r->depth)
             swl_session_rewind(b->sessions[i], r->depth);
         else
@@ -364,6 +377,24 @@ static swl_status decode(bench *b, const bench_row *r, int32_t n, swl_error *err
     return st;
 }
 
+/* Every draft is right: the conversation keeps them all, and the next pass goes on behind them. A token is drawn at each. */
+static swl_status draft(bench *b, const bench_row *r, int32_t n, swl_error *err)
+{
+    int32_t id[BATCH_MAX];
+    swl_status st = SWL_OK;
+
+    for (int32_t i = 0; i < r->batch; i++)
+        id[i] = b->ids[i % b->n_ids];
+    for (int32_t step = 0; step < n && !st; step++) {
+        st = swl_session_eval(b->sessions[0], id, r->batch, SWL_LOGITS_ALL, b->logits, err);
+        for (int32_t i = 0; i < r->batch && !st; i++)
+            id[i] = next_id(b, i, step);
+        if (!st)
+            st = stopped(err);
+    }
+    return st;
+}
+
 static swl_status prompt(bench *b, const bench_row *r, swl_error *err)
 {
     swl_status st = swl_session_eval(b->sessions[0], b->ids + r->depth, r->n, SWL_LOGITS_LAST, b->logits, err);
@@ -375,10 +406,12 @@ static swl_status prompt(bench *b, const bench_row *r, swl_error *err)
 
 static swl_status run_once(bench *b, const bench_row *r, bool warm_up, swl_error *err)
 {
+    int32_t n = warm_up && r->n > 8 ? r->n / 8 : r->n;
+
     go_back(b, r);
     if (r->kind == BENCH_PROMPT)
         return prompt(b, r, err);
-    return decode(b, r, warm_up && r->n > 8 ? r->n / 8 : r->n, err);
+    return r->kind == BENCH_DRAFT ? draft(b, r, n, err) : decode(b, r, n, err);
 }
 
 static void faults(uint64_t *minor, uint64_t *major)
@@ -427,11 +460,11 @@ static swl_status run_row(bench *b, bench_kind kind, int32_t depth, int32_t batc
     bench_row *r = &b->rows[b->n_rows];
     swl_status st = SWL_OK;
 
-    if (!n)
+    if (!n || !batch)
         return SWL_OK;
     *r = (bench_row){.kind = kind, .depth = depth, .batch = batch, .n = n, .n_runs = opt_int(b->s.a, OPT_REPEAT)};
     show(b, r, 0);
-    st = fork_sessions(b, batch, err);
+    st = fork_sessions(b, conversations(r), err);
     if (!st)
         st = run_once(b, r, true, err);
     if (!st)
@@ -453,6 +486,9 @@ static swl_status run_depth(bench *b, int32_t depth, swl_error *err)
     for (int i = 0; i < b->tokens.n; i++)
         for (int k = 0; k < b->batches.n && !st; k++)
             st = run_row(b, BENCH_DECODE, depth, b->batches.x[k], b->tokens.x[i], err);
+    for (int i = 0; i < b->tokens.n; i++)
+        for (int k = 0; k < b->drafts.n && !st; k++)
+            st = run_row(b, BENCH_DRAFT, depth, b->drafts.x[k], b->tokens.x[i], err);
     return st;
 }
 

@@ -16,12 +16,17 @@ typedef struct int_list {
 /* Numbers from min to max with commas between. */
 swl_status bench_list(int_list *l, const arguments *a, option_id id, int32_t min, int32_t max, swl_error *err);
 
-typedef enum bench_kind { BENCH_PROMPT, BENCH_DECODE } bench_kind;
+typedef enum bench_kind { BENCH_PROMPT, BENCH_DECODE, BENCH_DRAFT } bench_kind;
+
+/* "prompt", "decode", "draft" */
+const char *bench_kind_name(bench_kind kind);
 
 /* One test, several runs of it. */
 typedef struct bench_row {
     bench_kind kind;
-    int32_t depth, batch, n; /* tokens of each conversation: before, and in the test */
+    int32_t depth;           /* tokens of each conversation before the test */
+    int32_t batch;           /* conversations in a pass; drafts: tokens of the only one */
+    int32_t n;               /* tokens of a prompt; else passes */
     int32_t n_runs;
     double seconds[100];     /* of each run */
     swl_profile profile;     /* over all runs */

@@ -119,11 +119,20 @@ static void set(json_t *o, const char *key, double x)
     json_object_set_new(o, key, out_real(x));
 }
 
-/* The time of one pass at each batch size against the first row of the same kind, depth and length. */
+const char *bench_kind_name(bench_kind kind)
+{
+    static const char *const names[] = {"prompt", "decode", "draft"};
+
+    return names[kind];
+}
+
+/* The time of one pass against that of the first row of the same depth and length, which for drafts too is one that
+ * decodes. */
 static double pass_ratio(const bench_row *rows, int i)
 {
     for (int k = 0; k < i; k++) {
-        if (rows[k].kind == rows[i].kind && rows[k].depth == rows[i].depth && rows[k].n == rows[i].n)
+        if ((rows[k].kind == BENCH_PROMPT) == (rows[i].kind == BENCH_PROMPT) && rows[k].depth == rows[i].depth &&
+            rows[k].n == rows[i].n)
             return spread_of(rows[i].seconds, rows[i].n_runs).median / spread_of(rows[k].seconds, rows[k].n_runs).median;
     }
     return 1;
@@ -174,7 +183,7 @@ static json_t *row_object(const bench_setup *b, const bench_row *rows, int i)
     uint64_t asked = r->stats.expert_hits + r->stats.expert_misses;
     json_t *o = json_object();
 
-    json_object_set_new(o, "test", json_string(r->kind == BENCH_PROMPT ? "prompt" : "decode"));
+    json_object_set_new(o, "test", json_string(bench_kind_name(r->kind)));
     json_object_set_new(o, "tokens", json_integer(r->n));
     json_object_set_new(o, "depth", json_integer(r->depth));
     json_object_set_new(o, "batch", json_integer(r->batch));

@@ -229,6 +229,8 @@ const option_row option_rows[OPT_COUNT] = {
                    "tokens that the conversation holds before"},
     [OPT_BATCH] = {"batch", 'b', TYPE_TEXT, MEASURING, "N,...", "1", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
                    "conversations that decode together in one pass"},
+    [OPT_DRAFTS] = {"drafts", 0, TYPE_TEXT, MEASURING, "N,...", "0", NULL, 0, 0, false, C(BENCH), OPT_COUNT,
+                    "tokens of one conversation in one pass with logits for each, as drafts are verified; 0: none"},
     [OPT_REPEAT] = {"repeat", 'r', TYPE_INT, MEASURING, "N", "5", NULL, 1, 100, false, C(BENCH), OPT_COUNT,
                     "runs of each test, after one that does not count; the median is reported"},
     [OPT_ROUTES] = {"routes", 0, TYPE_TEXT, MEASURING, "KIND", NULL, "uniform with random weights, else model", 0, 0,

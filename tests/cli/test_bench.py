@@ -61,7 +61,7 @@ class Figures(unittest.TestCase):
             self.assertAlmostEqual(r["int8_fraction"], r["multiply_adds_per_second"] / r["int8_multiply_adds_per_second"])
             self.assertGreater(r["memory_bytes_per_second"], 1e8)
             self.assertGreater(r["int8_multiply_adds_per_second"], 1e8)
-            self.assertEqual(r["first_token_seconds"] is None, r["test"] == "decode")
+            self.assertEqual(r["first_token_seconds"] is None, r["test"] != "prompt")
 
     def test_batches_share_weights_and_nothing_else(self):
         one, four = rows("--no-drive", "-p", "0", "-b", "1,4", "-d", "5", "--routes", "same")
@@ -73,6 +73,18 @@ class Figures(unittest.TestCase):
         self.assertEqual(one["kv_bytes_per_token"], KV_BYTES * (6 + 7 + 8 + 9) / 4)
         uniform = rows("--no-drive", "-p", "0", "-b", "4", "--routes", "uniform")[0]
         self.assertGreater(uniform["expert_bytes_per_token"], four["expert_bytes_per_token"])
+
+    def test_drafts_share_the_state_as_well(self):
+        one, draft = rows("--no-drive", "-p", "0", "--drafts", "4", "-d", "5", "--routes", "same")
+        self.assertEqual((draft["test"], draft["depth"], draft["batch"], draft["tokens"]), ("draft", 5, 4, 4))
+        for what in "dense", "expert", "state":
+            self.assertEqual(draft[what + "_bytes_per_token"], one[what + "_bytes_per_token"] / 4)
+        self.assertEqual(draft["kv_bytes_per_token"], KV_BYTES * (9 + 13 + 17 + 21) / 16)
+        macs = {r["test"]: r["multiply_adds_per_second"] * r["ms_per_pass"] for r in (one, draft)}
+        self.assertAlmostEqual(macs["draft"] / macs["decode"], 4)  # the head runs for every one
+        seconds = {r["test"]: 4 * r["batch"] / r["tokens_per_second"] for r in (one, draft)}
+        self.assertAlmostEqual(draft["time_against_batch_1"], seconds["draft"] / seconds["decode"], 6)
+        self.assertIn("| draft 4 | 5 | 4 |", bench(*SMALL, "--no-drive", "-p", "0", "--drafts", "0,4", "-d", "5"))
 
     def test_phases_add_up_to_the_pass(self):
         for r in rows("--no-drive", "--profile"):

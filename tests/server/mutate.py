@@ -3,7 +3,7 @@
 they are sent. Whatever comes back has to be well-formed and no fault of the server's; after each batch nothing may be left running
 and an ordinary request is answered; at the end the server stops in order, without a word of a sanitizer.
 
-usage: mutate.py PROGRAM [--model DIR] [--count N] [--seed S] [--only CASE]
+usage: mutate.py PROGRAM [--model DIR] [--memory SIZE] [--count N] [--seed S] [--only CASE]
        (a build with sanitizers; the model is models/demo.qpack; 100000 cases are for machines that have the night to themselves)
 """
 import argparse
@@ -16,6 +16,7 @@ import re
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import zlib
@@ -70,6 +71,13 @@ VALID = [
     ("/detokenize", {"tokens": [5, 6, 7]}),
     ("/apply-template", {"messages": USER + CALLS, "tools": TOOLS}),
     ("/v1/embeddings", {"input": "x"}),
+    ("/v1/chat/completions", {"messages": USER, "tools": TOOLS, "max_tokens": 8, "tool_choice": {"type": "allowed_tools", "allowed_tools": {
+        "mode": "required", "tools": [{"type": "function", "function": {"name": "get_weather"}}]}}}),
+    ("/v1/responses", {"input": "Hi", "tools": [{"type": "function", "name": "get_weather", "parameters": PARAMETERS}], "max_output_tokens": 3,
+                       "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "get_weather"}]}}),
+    ("/slots/0?action=save", {"filename": "kept"}),
+    ("/slots/1?action=restore", {"filename": "kept"}),
+    ("/slots/2?action=erase", {"filename": "kept"}),
     ("/slots/0?action=erase", {}),
     ("/api/show", {"model": "demo"}),
     ("/api/chat", {"model": "demo", "messages": USER + [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "get_weather", "arguments": {"city": "Oslo"}}}]},
@@ -115,6 +123,7 @@ def odd_value(r):
                               r'"\u12"', r'"\ud83d\ude00"', "'a'", "nul", "tru", "", ",", "[,]", "{,}", '{"a"}', '{"a":1,}', "[1,]", "//c\n1"])),
         lambda: Raw("[" * n + "]" * n), lambda: Raw('{"a":' * n + "1" + "}" * n), lambda: Raw("[" * n), lambda: Raw('{"type":"array","items":' * n + "{}" + "}" * n),
         lambda: "x" * n, lambda: "\U0001f600" * (n % 5000), lambda: "<|im_start|>" * (n % 300), lambda: "</think><tool_call>{", lambda: "{{ messages }}{% for %}", lambda: "\u202e\ufeff\uffff",
+        lambda: r.choice(["kept", "..", "../kept", "/tmp/kept", "a/b", ".kept", "kept/", "nul", "0" * 64 + ".session", "kept\0.txt", "kept.tmp.1"]),
         lambda: [1] * n, lambda: ["a"] * n, lambda: {"k%d" % i: i for i in range(n % 2000)}, lambda: [{"role": "user", "content": "x"} for _ in range(n % 20000)],
         lambda: {"$ref": "#"}, lambda: {"anyOf": [{"$ref": "#/anyOf/0"}]}, lambda: {"pattern": "(" * n}, lambda: {"type": "string", "pattern": "(a{1,1000}){1,1000}"},
         lambda: {"type": "string", "pattern": "^(([a-z]*)*)*$"}, lambda: {"type": "string", "minLength": 10**9}, lambda: {"type": "array", "minItems": 10**9, "items": {}},
@@ -454,12 +463,15 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("program")
     p.add_argument("--model", default=os.path.join(ROOT, "models", "demo.qpack"))
+    p.add_argument("--memory", default="192M", help="of the server; so little that requests come to the end of their share")
     p.add_argument("--count", type=int, default=1500)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--only", type=int, help="this case alone, and what it is")
     a = p.parse_args()
     harness.PROGRAM = os.path.abspath(a.program)
-    server = Server("--threads", "2", "-c", "192", "--ollama-api", "--parallel", "3", "--queue", "6", model=a.model)
+    top = tempfile.TemporaryDirectory(prefix="swiftlet-hostile-")
+    server = Server("--threads", "2", "-c", "192", "--ollama-api", "--parallel", "3", "--queue", "6", "--memory", a.memory, "--session-dir",
+                    os.path.join(top.name, "sessions"), model=a.model)
     failures, seen, lock = [], {}, threading.Lock()
     watch = Watch(server)
     watch.start()
@@ -521,6 +533,12 @@ def main():
         failures.append("it ended with %s" % server.process.returncode)
         print(failures[-1], said[-6000:])
     server.stop()
+    for folder, names in ((top.name, r"sessions"), (os.path.join(top.name, "sessions"), r"[0-9A-Za-z_-][0-9A-Za-z._-]*")):
+        strange = [name for name in os.listdir(folder) if not re.fullmatch(names, name) or ".tmp." in name]
+        if strange:
+            failures.append("files that nobody should have made: %r" % strange)
+            print(failures[-1])
+    top.cleanup()
     print(" ".join("%d: %d" % pair for pair in sorted(seen.items())))
     print("%d passed, %d failed" % (max(len(numbers) - len(failures), 0), len(failures)))
     return 1 if failures else 0

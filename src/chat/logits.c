@@ -1,8 +1,8 @@
 /*
- * logits.c: the next token. The model's logits are changed in this order: bias; what must not come (padding, stop
- * tokens before n_min, calls that are forbidden); repetition, then presence and frequency penalty; then the draw
- * (session/sampler.c). Under a constraint the draw is tried first and repeated among what is allowed only if it fell on
- * something else. Forced tokens pass by all of this and use no randomness.
+ * logits.c: the next token. The model's logits are changed in this order: bias; what must not come (stop tokens before
+ * n_min, calls that are forbidden); repetition, then presence and frequency penalty; then the draw (session/sampler.c)
+ * from the vocabulary without its padding. Under a constraint the draw is tried first and repeated among what is allowed
+ * only if it fell on something else. Forced tokens pass by all of this and use no randomness.
  */
 #include <math.h>
 #include <string.h>
@@ -52,6 +52,16 @@ void swl_logprobs(swl_engine *e, const float *logits, int32_t id, int32_t n_top,
 
 /* ---- penalties ---- */
 
+static bool repeats_cost(const swl_sampling *s)
+{
+    return s->repetition_penalty != 1 && s->repeat_last_n;
+}
+
+static bool presence_costs(const swl_sampling *s)
+{
+    return s->presence_penalty != 0 || s->frequency_penalty != 0;
+}
+
 /* Adds d to the counts of ids[0..n), or clears them. */
 static void count_ids(int32_t *counts, const int32_t *ids, int32_t n, int32_t d)
 {
@@ -76,7 +86,7 @@ static void penalise_repetition(swl_engine *e, const swl_request *r)
     const swl_sampling *s = &r->o.sampling;
     int32_t n_out = r->n_out, n_prompt = r->n_prompt;
 
-    if (s->repetition_penalty == 1 || !s->repeat_last_n)
+    if (!repeats_cost(s))
         return;
     if (s->repeat_last_n > 0) {
         n_out = n_out < s->repeat_last_n ? n_out : s->repeat_last_n;
@@ -93,7 +103,7 @@ static void penalise_presence(swl_engine *e, const swl_request *r)
 {
     const swl_sampling *s = &r->o.sampling;
 
-    if (s->presence_penalty == 0 && s->frequency_penalty == 0)
+    if (!presence_costs(s))
         return;
     count_ids(e->counts, r->out, r->n_out, 1);
     for (int32_t i = 0; i < r->n_out; i++) {
@@ -120,15 +130,15 @@ static void ban_stops(swl_engine *e)
             e->row[i] = -INFINITY;
 }
 
-static void prepare(swl_engine *e, const swl_request *r, const float *logits)
+static void copy(swl_engine *e, const float *logits)
 {
-    int32_t vocab = e->model->config->vocab;
+    memcpy(e->row, logits, (size_t)e->n_tokens * sizeof *e->row);
+}
 
-    memcpy(e->row, logits, (size_t)vocab * sizeof *e->row);
+static void change(swl_engine *e, const swl_request *r)
+{
     for (int32_t i = 0; i < r->o.n_bias; i++)
         e->row[r->bias[i].id] += r->bias[i].bias;
-    for (int32_t i = e->n_tokens; i < vocab; i++)
-        e->row[i] = -INFINITY;
     if (r->n_out < r->o.n_min)
         ban_stops(e);
     if (r->o.no_calls)
@@ -137,30 +147,43 @@ static void prepare(swl_engine *e, const swl_request *r, const float *logits)
     penalise_presence(e, r);
 }
 
-static int32_t draw(swl_engine *e, swl_request *r)
+/* Most requests leave the logits as they are, and a row of them is a megabyte. */
+static bool changes(const swl_request *r)
 {
-    return swl_sample(e->row, e->model->config->vocab, &r->o.sampling, &r->rng, r->slot->session->scratch);
+    return r->o.n_bias || r->n_out < r->o.n_min || r->o.no_calls || repeats_cost(&r->o.sampling) || presence_costs(&r->o.sampling);
 }
 
-static int32_t draw_allowed(swl_engine *e, swl_request *r)
+static int32_t draw(swl_engine *e, swl_request *r, const float *row)
 {
-    int32_t id = draw(e, r);
+    return swl_sample(row, e->n_tokens, &r->o.sampling, &r->rng, r->slot->session->scratch);
+}
 
-    if (!r->state || (id >= 0 && swl_constraint_allows(r, id)))
-        return id;
+static void mask(swl_engine *e, swl_request *r)
+{
     swl_constraint_mask(r, e->mask);
     for (int32_t i = 0; i < e->n_tokens; i++)
         if (!(e->mask[i / 32] >> i % 32 & 1))
             e->row[i] = -INFINITY;
-    return draw(e, r);
 }
 
 int32_t swl_next_token(swl_engine *e, swl_request *r, const float *logits)
 {
+    bool changed = changes(r);
+    int32_t id;
+
     if (r->forced_at < r->n_forced)
         return r->forced[r->forced_at++];
-    prepare(e, r, logits);
-    return draw_allowed(e, r);
+    if (changed) {
+        copy(e, logits);
+        change(e, r);
+    }
+    id = draw(e, r, changed ? e->row : logits);
+    if (!r->state || (id >= 0 && swl_constraint_allows(r, id)))
+        return id;
+    if (!changed)
+        copy(e, logits);
+    mask(e, r);
+    return draw(e, r, e->row);
 }
 
 /* ---- forced tokens ---- */

@@ -90,16 +90,20 @@ typedef struct pool {
     float temperature;
 } pool;
 
-static void gather_finite(pool *p, const float *logits, int32_t n)
+/* The first n_max of them, by id; returns where the rest begins. */
+static int32_t gather_finite(pool *p, const float *logits, int32_t n, int32_t n_max)
 {
+    int32_t i;
+
     p->n = 0;
-    for (int32_t i = 0; i < n; i++) {
+    for (i = 0; i < n && p->n < n_max; i++) {
         if (!isfinite(logits[i]))
             continue;
         if (!p->n || logits[i] > p->best)
             p->best = logits[i];
         p->c[p->n++] = (swl_candidate){logits[i], i};
     }
+    return i;
 }
 
 /* Relative to the best candidate, whose weight is 1. */
@@ -117,13 +121,33 @@ static double sum_weights(const pool *p)
     return sum;
 }
 
+/* The first finite logit from i on that is above `bound`, or n. Few are: most of a vocabulary passes by in blocks, whose
+ * comparisons the compiler makes side by side. */
+static int32_t next_above(const float *logits, int32_t i, int32_t n, float bound)
+{
+    enum { BLOCK = 64 };
+
+    for (; i < n; i += BLOCK) {
+        int any = n - i < BLOCK;
+
+        for (int32_t k = 0; k < BLOCK && n - i >= BLOCK; k++)
+            any |= logits[i + k] > bound;
+        for (int32_t k = i; any && k < n && k < i + BLOCK; k++)
+            if (logits[k] > bound && isfinite(logits[k]))
+                return k;
+    }
+    return n;
+}
+
 static int32_t argmax(const float *logits, int32_t n)
 {
+    float bound = -INFINITY;
     int32_t best = -1;
 
-    for (int32_t i = 0; i < n; i++)
-        if (isfinite(logits[i]) && (best < 0 || logits[i] > logits[best]))
-            best = i;
+    for (int32_t i = 0; (i = next_above(logits, i, n, bound)) < n; i++) {
+        best = i;
+        bound = logits[i];
+    }
     return best;
 }
 
@@ -149,32 +173,31 @@ static void make_heap(swl_candidate *c, int32_t n, bool worst_on_top)
         sift_down(c, n, i, worst_on_top);
 }
 
-/* The k best to the front, best first. */
-static void select_best(swl_candidate *c, int32_t n, int32_t k)
+/* The k best, best first, when there are more; else all by id. The heap has the worst of those k on top, and ids ascend,
+ * so that what comes later has to be above it. */
+static void gather_best(pool *p, const float *logits, int32_t n, int32_t k)
 {
-    make_heap(c, k, true);
-    for (int32_t i = k; i < n; i++)
-        if (is_better(c[i], c[0])) {
-            c[0] = c[i];
-            sift_down(c, k, 0, true);
-        }
-    for (int32_t i = k - 1; i > 0; i--) {
-        swl_candidate worst = c[0];
+    int32_t i = next_above(logits, gather_finite(p, logits, n, k), n, -INFINITY);
 
-        c[0] = c[i];
-        c[i] = worst;
-        sift_down(c, i, 0, true);
+    if (i == n)
+        return;
+    make_heap(p->c, k, true);
+    for (; (i = next_above(logits, i, n, p->c[0].logit)) < n; i++) {
+        p->c[0] = (swl_candidate){logits[i], i};
+        sift_down(p->c, k, 0, true);
     }
+    for (i = k - 1; i > 0; i--) {
+        swl_candidate worst = p->c[0];
+
+        p->c[0] = p->c[i];
+        p->c[i] = worst;
+        sift_down(p->c, i, 0, true);
+    }
+    p->best = p->c[0].logit;
+    p->sorted = true;
 }
 
 /* ---- filters ---- */
-
-static void keep_top_k(pool *p, int32_t k)
-{
-    select_best(p->c, p->n, k);
-    p->n = k;
-    p->sorted = true;
-}
 
 static void keep_weight(pool *p, double weight_min)
 {
@@ -261,11 +284,12 @@ int32_t swl_sample(const float *logits, int32_t n, const swl_sampling *sampling,
 
     if (!(sampling->temperature > 0))
         return argmax(logits, n);
-    gather_finite(&p, logits, n);
+    if (sampling->top_k > 0)
+        gather_best(&p, logits, n, sampling->top_k);
+    else
+        gather_finite(&p, logits, n, n);
     if (!p.n)
         return -1;
-    if (sampling->top_k > 0 && sampling->top_k < p.n)
-        keep_top_k(&p, sampling->top_k);
     if (sampling->top_p < 1)
         keep_top_p(&p, sampling->top_p);
     if (sampling->min_p > 0)

@@ -188,10 +188,14 @@ static int32_t ref_sample(const float *l, int32_t n, const swl_sampling *p, doub
 {
     static ref_item v[N_MAX];
     double sum = 0, all;
-    int32_t k = 0;
+    int32_t k = 0, n_finite = 0;
 
     for (int32_t i = 0; i < n; i++)
-        v[i] = (ref_item){0, l[i], i};
+        if (isfinite(l[i]))
+            v[n_finite++] = (ref_item){0, l[i], i};
+    n = n_finite;
+    if (!n)
+        return -1;
     qsort(v, (size_t)n, sizeof *v, ref_order);
     for (int32_t i = 0; i < n; i++)
         v[i].w = exp(((double)v[i].logit - v[0].logit) / p->temperature);
@@ -206,7 +210,7 @@ static int32_t ref_sample(const float *l, int32_t n, const swl_sampling *p, doub
     while (n > 1 && v[n - 1].w < (double)p->min_p)
         n--;
     /* With neither top-k nor top-p the draw walks by id; else best first. */
-    if (!k && (!p->top_k || p->top_k >= N_MAX))
+    if (!k && (!p->top_k || p->top_k >= n_finite))
         qsort(v, (size_t)n, sizeof *v, ref_by_id);
     u *= ref_sum(v, n);
     sum = 0;
@@ -214,6 +218,16 @@ static int32_t ref_sample(const float *l, int32_t n, const swl_sampling *p, doub
         if (u < (sum += v[i].w))
             return v[i].id;
     return v[n - 1].id;
+}
+
+static int32_t ref_argmax(const float *l, int32_t n)
+{
+    int32_t best = -1;
+
+    for (int32_t i = 0; i < n; i++)
+        if (isfinite(l[i]) && (best < 0 || l[i] > l[best]))
+            best = i;
+    return best;
 }
 
 /* The next draw of the generator as a number in [0, 1): the published step, written again. */
@@ -254,8 +268,10 @@ static void agrees_with_a_sampler_that_sorts_everything(void **state)
         random_logits(n, round % 3);
         if (noise() & 1)
             p.top_k = (int32_t)(noise() % (uint32_t)n) + 1;
-        if (p.top_k == n)
-            p.top_k = 0;
+        if (round % 4 == 3) /* some are missing */
+            for (int32_t i = 0; i < n; i++)
+                if (noise() % 3 == 0)
+                    logits[i] = (float[]){NAN, INFINITY, -INFINITY}[noise() % 3];
         if (noise() & 1)
             p.top_p = (float)noise_unit();
         if (noise() & 1)
@@ -265,6 +281,8 @@ static void agrees_with_a_sampler_that_sorts_everything(void **state)
 
             assert_int_equal(swl_sample(logits, n, &p, &r, scratch), ref_sample(logits, n, &p, ref_unit(&before)));
         }
+        p.temperature = 0;
+        assert_int_equal(swl_sample(logits, n, &p, &r, scratch), ref_argmax(logits, n));
     }
 }
 

@@ -19,7 +19,9 @@
 #include "places.h"
 #include "values.h"
 
-enum { LEAVE_FREE_GB = 15, FITTED_TOKENS = 8192, BATCH_MAX = 64 };
+enum { LEAVE_FREE_GB = 15, FITTED_TOKENS = 8192, BATCH_MAX = 64, IN_FLIGHT_MAX = 64 };
+
+#define DRIVE_BYTES_MAX 8e9 /* of one measurement of the drive: as much as a run reads, but not minutes */
 
 typedef struct bench {
     bench_setup s;
@@ -115,6 +117,9 @@ static swl_status parse(bench *b, swl_error *err)
         st = fail(err, SWL_E_ARG, "a model and --synthetic are given; only one can be measured");
     if (!st && !opt_text(a, OPT_SYNTHETIC) && (opt_on(a, OPT_IN_MEMORY) || opt_text(a, OPT_OUTPUT)))
         st = fail(err, SWL_E_ARG, "--in-memory and --output need --synthetic");
+    if (!st && b->s.limits && (!strcmp(b->s.routes, "model") || opt_text(a, OPT_RECORD_ROUTES)))
+        st = fail(err, SWL_E_ARG, "--limits reads without computing, when no router says what: --routes has to, and they cannot "
+                  "be recorded (record them in a run before)");
     if (!st && !opt_text(a, OPT_SYNTHETIC) && !a->n_operands && !a->values[OPT_MODEL].set)
         st = fail(err, SWL_E_ARG, "nothing to measure: name a model, or shapes with --synthetic NAME");
     return st;
@@ -404,9 +409,14 @@ static swl_status prompt(bench *b, const bench_row *r, swl_error *err)
     return st ? st : stopped(err);
 }
 
+static int32_t warm_up_tokens(const bench_row *r)
+{
+    return r->kind != BENCH_PROMPT && r->n > 8 ? r->n / 8 : r->n;
+}
+
 static swl_status run_once(bench *b, const bench_row *r, bool warm_up, swl_error *err)
 {
-    int32_t n = warm_up && r->n > 8 ? r->n / 8 : r->n;
+    int32_t n = warm_up ? warm_up_tokens(r) : r->n;
 
     go_back(b, r);
     if (r->kind == BENCH_PROMPT)
@@ -428,30 +438,127 @@ static void subtract(swl_model_stats *a, const swl_model_stats *b)
     a->expert_hits -= b->expert_hits;
     a->expert_misses -= b->expert_misses;
     a->expert_bytes_read -= b->expert_bytes_read;
+    a->read_ns -= b->read_ns;
+    a->reading_ns -= b->reading_ns;
+}
+
+static void add_stats(swl_model_stats *a, const swl_model_stats *b)
+{
+    a->expert_hits += b->expert_hits;
+    a->expert_misses += b->expert_misses;
+    a->expert_bytes_read += b->expert_bytes_read;
+    a->read_ns += b->read_ns;
+    a->reading_ns += b->reading_ns;
+}
+
+static void add_profile(swl_profile *a, const swl_profile *b)
+{
+    a->n_passes += b->n_passes;
+    a->n_tokens += b->n_tokens;
+    a->dense_bytes += b->dense_bytes;
+    a->expert_bytes += b->expert_bytes;
+    a->state_bytes += b->state_bytes;
+    a->kv_bytes += b->kv_bytes;
+    a->multiply_adds += b->multiply_adds;
+    a->wait_ns += b->wait_ns;
+    a->ns += b->ns;
+    for (int i = 0; i < SWL_PHASE_COUNT; i++)
+        a->phase_ns[i] += b->phase_ns[i];
+}
+
+/* A run, its seconds, and what the store did meanwhile. */
+static swl_status clocked_run(bench *b, const bench_row *r, bool warm_up, double *seconds, swl_model_stats *stats,
+                              swl_error *err)
+{
+    swl_model_stats before;
+    double begin;
+    swl_status st;
+
+    swl_model_stats_get(b->model, &before);
+    begin = seconds_now();
+    st = run_once(b, r, warm_up, err);
+    *seconds = seconds_now() - begin;
+    swl_model_stats_get(b->model, stats);
+    subtract(stats, &before);
+    return st;
+}
+
+/* Says how the drive is to be measured: with as many reads in flight, and for as many bytes. */
+static swl_status warm_up(bench *b, bench_row *r, swl_error *err)
+{
+    swl_model_stats s;
+    double seconds;
+    swl_status st = clocked_run(b, r, true, &seconds, &s, err);
+
+    if (!st && s.expert_bytes_read && s.reading_ns) {
+        r->in_flight = (int32_t)((double)s.read_ns / (double)s.reading_ns + 0.5);
+        r->in_flight = r->in_flight < 1 ? 1 : r->in_flight > IN_FLIGHT_MAX ? IN_FLIGHT_MAX : r->in_flight;
+        r->bytes_per_run = (double)s.expert_bytes_read * r->n / warm_up_tokens(r);
+    }
+    return st;
+}
+
+static swl_status measure_drive(bench *b, bench_row *r, int i, swl_error *err)
+{
+    double bytes = r->bytes_per_run < DRIVE_BYTES_MAX ? r->bytes_per_run : DRIVE_BYTES_MAX;
+
+    if (!r->in_flight || !opt_on(b->s.a, OPT_DRIVE))
+        return SWL_OK;
+    return swl_drive_measure(b->model, r->in_flight, (uint64_t)bytes, &r->drive[i], err);
+}
+
+/* --limits: the same without one of its halves, right after the run that it is compared with. */
+static swl_status run_halves(bench *b, bench_row *r, int i, swl_error *err)
+{
+    bench_beside *x = &r->beside[i];
+    swl_model_stats s;
+    double seconds;
+    swl_status st;
+
+    swl_passes_set(b->model, SWL_PASSES_READ);
+    st = clocked_run(b, r, false, &seconds, &s, err);
+    if (s.expert_bytes_read)
+        x->reads = seconds * x->read_bytes / (double)s.expert_bytes_read;
+    swl_passes_set(b->model, SWL_PASSES_COMPUTE);
+    if (!st)
+        st = clocked_run(b, r, false, &x->compute, &s, err);
+    swl_passes_set(b->model, SWL_PASSES_WHOLE);
+    return st;
+}
+
+static swl_status timed_run(bench *b, bench_row *r, int i, swl_error *err)
+{
+    swl_model_stats s;
+    swl_profile p;
+    uint64_t minor, major, minor_before, major_before;
+    swl_status st;
+
+    faults(&minor_before, &major_before);
+    swl_profile_start(b->model, b->s.profile);
+    st = clocked_run(b, r, false, &r->seconds[i], &s, err);
+    swl_profile_get(b->model, &p);
+    faults(&minor, &major);
+    add_profile(&r->profile, &p);
+    add_stats(&r->stats, &s);
+    r->faults_minor += minor - minor_before;
+    r->faults_major += major - major_before;
+    r->beside[i].read_bytes = (double)s.expert_bytes_read;
+    r->beside[i].reading = 1e-9 * (double)s.reading_ns;
+    return st;
 }
 
 static swl_status timed_runs(bench *b, bench_row *r, swl_error *err)
 {
-    swl_model_stats before;
-    uint64_t minor, major;
-    double begin;
-    swl_status st = SWL_OK;
+    swl_status st = measure_drive(b, r, 0, err);
 
-    swl_model_stats_get(b->model, &before);
-    faults(&minor, &major);
-    swl_profile_start(b->model, b->s.profile);
     for (int i = 0; i < r->n_runs && !st; i++) {
         show(b, r, i + 1);
-        begin = seconds_now();
-        st = run_once(b, r, false, err);
-        r->seconds[i] = seconds_now() - begin;
+        st = timed_run(b, r, i, err);
+        if (!st && b->s.limits)
+            st = run_halves(b, r, i, err);
+        if (!st)
+            st = measure_drive(b, r, i + 1, err);
     }
-    swl_profile_get(b->model, &r->profile);
-    swl_model_stats_get(b->model, &r->stats);
-    subtract(&r->stats, &before);
-    faults(&r->faults_minor, &r->faults_major);
-    r->faults_minor -= minor;
-    r->faults_major -= major;
     return st;
 }
 
@@ -466,9 +573,9 @@ static swl_status run_row(bench *b, bench_kind kind, int32_t depth, int32_t batc
     show(b, r, 0);
     st = fork_sessions(b, conversations(r), err);
     if (!st)
-        st = run_once(b, r, true, err);
+        st = warm_up(b, r, err);
     if (!st)
-        st = swl_machine_measure(b->model, false, &r->machine, err);
+        st = swl_machine_measure(b->model, &r->machine, err);
     if (!st)
         st = timed_runs(b, r, err);
     go_back(b, &(bench_row){.depth = depth, .batch = 1});
@@ -496,8 +603,6 @@ static swl_status run_all(bench *b, swl_error *err)
 {
     swl_status st = SWL_OK;
 
-    if (opt_on(b->s.a, OPT_DRIVE))
-        st = swl_machine_measure(b->model, true, &b->s.drive, err);
     for (int i = 0; i < b->depths.n && !st; i++)
         st = run_depth(b, b->depths.x[i], err);
     return st;
@@ -539,7 +644,7 @@ static swl_status release(bench *b, swl_status st, swl_error *err)
 
 swl_status run_bench(const arguments *a, swl_error *err)
 {
-    bench b = {.s = {.a = a, .seed = 1, .profile = opt_on(a, OPT_PROFILE)}};
+    bench b = {.s = {.a = a, .seed = 1, .profile = opt_on(a, OPT_PROFILE), .limits = opt_on(a, OPT_LIMITS)}};
     swl_status st;
 
     if (a->n_operands && !strcmp(a->operands[0], "cache"))

@@ -21,6 +21,15 @@ typedef enum bench_kind { BENCH_PROMPT, BENCH_DECODE, BENCH_DRAFT } bench_kind;
 /* "prompt", "decode", "draft" */
 const char *bench_kind_name(bench_kind kind);
 
+enum { BENCH_RUNS_MAX = 100 };
+
+/* What stood beside one run. */
+typedef struct bench_beside {
+    double read_bytes, reading; /* of the run: bytes from the drive, seconds in which something was on its way */
+    double compute;          /* --limits: seconds of the same passes without reading, */
+    double reads;            /* of the same kind of reads without computing, as if they were as many bytes; 0: not measured */
+} bench_beside;
+
 /* One test, several runs of it. */
 typedef struct bench_row {
     bench_kind kind;
@@ -28,7 +37,11 @@ typedef struct bench_row {
     int32_t batch;           /* conversations in a pass; drafts: tokens of the only one */
     int32_t n;               /* tokens of a prompt; else passes */
     int32_t n_runs;
-    double seconds[100];     /* of each run */
+    double seconds[BENCH_RUNS_MAX]; /* of each run */
+    bench_beside beside[BENCH_RUNS_MAX];
+    int32_t in_flight;       /* reads on their way at once, on average; 0: nothing was read to warm up */
+    double bytes_per_run;    /* read, as expected from warming up */
+    double drive[BENCH_RUNS_MAX + 1]; /* bytes a second with so many in flight, before each run and after the last; or 0 */
     swl_profile profile;     /* over all runs */
     swl_model_stats stats;   /* likewise */
     uint64_t faults_minor, faults_major;
@@ -40,10 +53,9 @@ typedef struct bench_setup {
     const char *model;       /* directory or name of the shapes */
     const char *routes;      /* "model", "uniform", "same", "fitted", or a file */
     uint64_t seed;           /* of synthetic weights and random tokens */
-    bool profile;
+    bool profile, limits;
     swl_model_info info;
     swl_memory_plan plan;
-    swl_machine_rates drive; /* measured once */
     json_t *before;          /* --compare: rows of an earlier run; NULL: none */
     char command[512];
 } bench_setup;

@@ -81,8 +81,6 @@ static json_t *setup_object(const bench_setup *b)
     json_object_set_new(o, "budget_bytes", json_integer((json_int_t)b->plan.limit));
     json_object_set_new(o, "planned_bytes", json_integer((json_int_t)b->plan.total));
     json_object_set_new(o, "peak_memory_bytes", json_integer((json_int_t)peak_memory()));
-    json_object_set_new(o, "drive_bytes_per_second", b->drive.drive_read > 0 ? out_real(b->drive.drive_read) : json_null());
-    json_object_set_new(o, "drive_read_bytes", json_integer((json_int_t)b->drive.drive_read_bytes));
     return o;
 }
 
@@ -101,7 +99,7 @@ typedef struct spread {
 
 static spread spread_of(const double *x, int n)
 {
-    double sorted[100];
+    double sorted[BENCH_RUNS_MAX];
     spread s = {0};
 
     memcpy(sorted, x, (size_t)n * sizeof *x);
@@ -173,6 +171,37 @@ static void set_phases(json_t *o, const bench_row *r)
     }
 }
 
+/* What stood beside the runs: medians over them, null for what was not measured. The drive's rate is compared with that of the
+ * time in which something was being read, a run's time with the larger of its halves'. */
+static void set_limits(json_t *o, const bench_row *r)
+{
+    enum { READING, DRIVE, FRACTION, COMPUTE, READS, OVER, N_FIGURES };
+    static const char *const keys[] = {"read_bytes_per_second", "drive_bytes_per_second", "drive_fraction",
+                                       "compute_alone_ms_per_pass", "reads_alone_ms_per_pass", "time_against_larger"};
+    double x[N_FIGURES][BENCH_RUNS_MAX], ms = 1e3 * r->n_runs / (double)r->profile.n_passes;
+    int n[N_FIGURES] = {0};
+
+    for (int i = 0; i < r->n_runs; i++) {
+        const bench_beside *s = &r->beside[i];
+        double drive = (r->drive[i] + r->drive[i + 1]) / 2, larger = s->reads > s->compute ? s->reads : s->compute;
+
+        if (s->reading > 0)
+            x[READING][n[READING]++] = s->read_bytes / s->reading;
+        if (drive > 0)
+            x[DRIVE][n[DRIVE]++] = drive;
+        if (drive > 0 && s->reading > 0)
+            x[FRACTION][n[FRACTION]++] = s->read_bytes / s->reading / drive;
+        if (s->compute <= 0)
+            continue;
+        x[COMPUTE][n[COMPUTE]++] = ms * s->compute;
+        x[READS][n[READS]++] = ms * s->reads;
+        x[OVER][n[OVER]++] = r->seconds[i] / larger;
+    }
+    json_object_set_new(o, "reads_in_flight", r->in_flight ? json_integer(r->in_flight) : json_null());
+    for (int k = 0; k < N_FIGURES; k++)
+        json_object_set_new(o, keys[k], n[k] ? out_real(spread_of(x[k], n[k]).median) : json_null());
+}
+
 static json_t *row_object(const bench_setup *b, const bench_row *rows, int i)
 {
     const bench_row *r = &rows[i];
@@ -207,10 +236,8 @@ static json_t *row_object(const bench_setup *b, const bench_row *rows, int i)
     set(o, "int8_fraction", (double)p->multiply_adds / s.sum / r->machine.int8_multiply_add);
     json_object_set_new(o, "expert_hit_rate", asked ? out_real((double)r->stats.expert_hits / (double)asked) : json_null());
     set(o, "read_bytes_per_token", (double)r->stats.expert_bytes_read / tokens);
-    set(o, "read_bytes_per_second", (double)r->stats.expert_bytes_read / s.sum);
-    json_object_set_new(o, "drive_fraction",
-                        b->drive.drive_read > 0 ? out_real((double)r->stats.expert_bytes_read / s.sum / b->drive.drive_read)
-                                                : json_null());
+    set(o, "reading_ms_per_pass", 1e-6 * (double)r->stats.reading_ns / (double)p->n_passes);
+    set_limits(o, r);
     set(o, "waiting_ms_per_pass", 1e-6 * (double)p->wait_ns / (double)p->n_passes);
     set(o, "page_faults_per_token", (double)(r->faults_minor + r->faults_major) / tokens);
     set(o, "major_page_faults", (double)r->faults_major);
@@ -324,9 +351,6 @@ static void md_setup(const bench_setup *b, const json_t *o)
     out_printf("chunks of %d tokens\n", b->plan.chunk_tokens);
     out_printf("memory: %s at most so far, %s planned, %s allowed\n", format_bytes(x, peak_memory()),
                format_bytes(y, b->plan.total), format_bytes(z, b->plan.limit));
-    if (b->drive.drive_read > 0)
-        out_printf("drive: %s/s in random reads of %s\n", format_bytes(x, (uint64_t)b->drive.drive_read),
-                   format_bytes(y, b->drive.drive_read_bytes));
     out_printf("\n");
 }
 
@@ -364,23 +388,44 @@ static const char *cell(char dst[24], const json_t *o, const char *key, double f
 
 static void md_experts(const bench_setup *b, const json_t *rows)
 {
-    char first[24], hits[24], drive[24];
+    char first[24], hits[24], rate[24], depth[24], drive[24], reached[24];
     json_t *o;
     size_t i;
 
     if (!b->plan.n_experts)
         return;
-    out_printf("\n| test | depth | batch | first token s | time/batch 1 | hits | GB read/token | GB/s read | of the drive | "
-               "waiting ms/pass | page faults/token |\n"
-               "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
+    out_printf("\n| test | depth | batch | first token s | time/batch 1 | hits | GB read/token | reading ms/pass | waiting "
+               "ms/pass | GB/s read | in flight | drive GB/s | of the drive | page faults/token |\n"
+               "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
     json_array_foreach(rows, i, o)
     {
-        out_printf("| %s %.0f | %.0f | %.0f | %s | %.2f | %s | %.3f | %.2f | %s | %.2f | %.1f |\n",
+        out_printf("| %s %.0f | %.0f | %.0f | %s | %.2f | %s | %.3f | %.2f | %.2f | %s | %s | %s | %s | %.1f |\n",
                    json_string_value(json_object_get(o, "test")), number(o, "tokens"), number(o, "depth"),
                    number(o, "batch"), cell(first, o, "first_token_seconds", 1, 2, ""), number(o, "time_against_batch_1"),
                    cell(hits, o, "expert_hit_rate", 100, 1, "%"), 1e-9 * number(o, "read_bytes_per_token"),
-                   1e-9 * number(o, "read_bytes_per_second"), cell(drive, o, "drive_fraction", 100, 0, "%"),
-                   number(o, "waiting_ms_per_pass"), number(o, "page_faults_per_token"));
+                   number(o, "reading_ms_per_pass"), number(o, "waiting_ms_per_pass"),
+                   cell(rate, o, "read_bytes_per_second", 1e-9, 2, ""), cell(depth, o, "reads_in_flight", 1, 0, ""),
+                   cell(drive, o, "drive_bytes_per_second", 1e-9, 2, ""), cell(reached, o, "drive_fraction", 100, 0, "%"),
+                   number(o, "page_faults_per_token"));
+    }
+}
+
+static void md_limits(const bench_setup *b, const json_t *rows)
+{
+    char compute[24], reads[24], over[24];
+    json_t *o;
+    size_t i;
+
+    if (!b->limits)
+        return;
+    out_printf("\n| test | depth | batch | ms/pass | computing alone ms | reading alone ms | time/larger |\n"
+               "| --- | --: | --: | --: | --: | --: | --: |\n");
+    json_array_foreach(rows, i, o)
+    {
+        out_printf("| %s %.0f | %.0f | %.0f | %.1f | %s | %s | %s |\n", json_string_value(json_object_get(o, "test")),
+                   number(o, "tokens"), number(o, "depth"), number(o, "batch"), number(o, "ms_per_pass"),
+                   cell(compute, o, "compute_alone_ms_per_pass", 1, 1, ""),
+                   cell(reads, o, "reads_alone_ms_per_pass", 1, 1, ""), cell(over, o, "time_against_larger", 1, 2, ""));
     }
 }
 
@@ -436,6 +481,7 @@ void bench_report(const bench_setup *b, bench_format format, const bench_row *ro
         md_setup(b, setup);
         md_rates(list);
         md_experts(b, list);
+        md_limits(b, list);
         md_phases(b, list);
         md_against(b, list);
         break;

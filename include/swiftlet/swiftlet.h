@@ -201,6 +201,7 @@ typedef struct swl_model_stats {
     uint64_t expert_evictions; /* gave up their place in the pool */
     uint64_t n_reads;          /* of the drive that have ended, */
     uint64_t read_ns;          /* the time from asking for each until its end was noticed, */
+    uint64_t reading_ns;       /* the time with at least one on its way, */
     uint64_t read_times[SWL_READ_TIMES]; /* and how many took at most 50 us * 2^i; the last one has all longer ones too */
     int32_t n_reading;         /* reads on their way */
     uint64_t pool_bytes;       /* memory of the expert pool now */
@@ -763,12 +764,26 @@ SWL_API const char *swl_phase_name(swl_phase phase); /* "projections". Static st
 typedef struct swl_machine_rates {
     double memory_read;        /* bytes a second, all of the model's threads, far beyond the caches */
     double int8_multiply_add;  /* a second, all of the model's threads, in the instructions of its kernels */
-    double drive_read;         /* bytes a second: experts at random places of the model's files; 0: not measured */
-    uint64_t drive_read_bytes; /* one read */
 } swl_machine_rates;
 
-/* Takes a second or two. `drive` false: memory and multiplication alone. */
-SWL_API swl_status swl_machine_measure(swl_model *m, bool drive, swl_machine_rates *out, swl_error *err);
+/* Takes about a second. */
+SWL_API swl_status swl_machine_measure(swl_model *m, swl_machine_rates *out, swl_error *err);
+/* Reads experts at random places of the model's files, n_in_flight (1 to 64) at any time until about n_bytes have come, past
+ * the system's cache: bytes a second. Drives give more for a moment than they do for long, and what others leave changes, so
+ * measure as much as what is to be compared reads, in turn with it. 0: nothing is read of this model. */
+SWL_API swl_status swl_drive_measure(swl_model *m, int32_t n_in_flight, uint64_t n_bytes, double *bytes_per_second,
+                                     swl_error *err);
+
+/* What passes do: for measurements of single tokens and prompts alike. */
+typedef enum swl_passes {
+    SWL_PASSES_WHOLE,
+    SWL_PASSES_COMPUTE,        /* nothing is read: in the place of experts that are not in memory others are used, and what is
+                                  in memory stays. The result means nothing. */
+    SWL_PASSES_READ            /* the experts are read, layer by layer, and nothing is computed: their choice must not be the
+                                  router's. The result is what was in its place. */
+} swl_passes;
+/* From the next pass on. */
+SWL_API void swl_passes_set(swl_model *m, swl_passes passes);
 
 /* What a machine is, without a model. */
 typedef struct swl_machine_info {

@@ -127,6 +127,22 @@ static bool guesses(const struct swl_model *m, int32_t layer)
            m->config->layers[layer].ffn == SWL_FFN_MOE;
 }
 
+static swl_status read_alone(struct swl_model *m, const swl_batch_item *items, int32_t n_items, swl_error *err)
+{
+    swl_status st = SWL_OK;
+    int32_t i;
+
+    m->work.n_rows = 0;
+    for (i = 0; i < n_items; i++)
+        m->work.n_rows += items[i].n;
+    for (i = 0; i < m->config->n_layers && !st; i++)
+        if (m->config->layers[i].ffn == SWL_FFN_MOE)
+            st = swl_moe_read(m, i, m->work.n_rows, err);
+    for (i = 0; i < n_items && !st; i++)
+        items[i].state->n_tokens += items[i].n;
+    return st;
+}
+
 static swl_status run(struct swl_model *m, const swl_batch_item *items, int32_t n_items, float *logits,
                       const swl_trace *t, swl_error *err)
 {
@@ -172,7 +188,10 @@ swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t
         swl_pressure_tick(m);
         m->cancel = n_items == 1 ? items[0].cancel : NULL;
         swl_profile_pass_begin(m);
-        st = run(m, items, n_items, logits, t, err);
+        if (m->passes == SWL_PASSES_READ)
+            st = read_alone(m, items, n_items, err);
+        else
+            st = run(m, items, n_items, logits, t, err);
         swl_profile_pass_end(m, items, n_items);
     }
     pthread_mutex_unlock(&m->lock);

@@ -1,6 +1,7 @@
 /*
  * measure.c: what this machine can do at best, right now, with the model's own threads: reading memory, multiplying, and
- * reading experts from the drive. Rates on shared machines drift, so they are measured beside what is compared with them.
+ * reading experts from the drive; and passes without one of their halves. Rates on shared machines drift, so they are measured
+ * beside what is compared with them.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -16,7 +17,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-enum { PASSES = 7, DOT_ROUNDS = 200000, IN_FLIGHT = 16 };
+enum { PASSES = 7, DOT_ROUNDS = 200000, IN_FLIGHT_MAX = 64 };
 
 static double median(double *x, int n)
 {
@@ -113,9 +114,10 @@ typedef struct drive_run {
     struct swl_model *m;
     swl_files files;
     swl_io *io;
-    uint8_t *memory;
-    uint64_t stride, state, n_bytes;
-    swl_io_read reads[IN_FLIGHT];
+    uint8_t *memory;           /* [n_in_flight][stride] */
+    int32_t n_in_flight;
+    uint64_t stride, state, n_asked, n_bytes;
+    swl_io_read reads[IN_FLIGHT_MAX];
     int error;
 } drive_run;
 
@@ -145,6 +147,8 @@ static void start_read(drive_run *d, int32_t i)
     e = &d->m->ck->experts[layer];
     r = &e->ranges[(int64_t)expert * e->n_ranges];
     direct = d->files.direct[r->file] >= 0 && is_aligned(r);
+    if (!direct)
+        swl_files_drop(d->files.buffered[r->file], r->offset, r->size);
     d->reads[i] = (swl_io_read){.fd = direct ? d->files.direct[r->file] : d->files.buffered[r->file],
                                 .direct = direct,
                                 .offset = r->offset,
@@ -152,25 +156,25 @@ static void start_read(drive_run *d, int32_t i)
                                 .need = r->size,
                                 .dst = d->memory + (uint64_t)i * d->stride,
                                 .owner = d};
+    d->n_asked += r->size;
     swl_io_push(&one, &d->reads[i]);
     d->io->ops->submit(d->io, &one);
 }
 
-/* Keeps IN_FLIGHT reads going for a second, then lets them end. */
-static double drive_loop(drive_run *d)
+static double drive_loop(drive_run *d, uint64_t n_bytes)
 {
     double begin = swl_seconds();
-    swl_io_read *done[IN_FLIGHT];
-    int32_t n_flying = IN_FLIGHT, n, i;
+    swl_io_read *done[IN_FLIGHT_MAX];
+    int32_t n_flying = d->n_in_flight, n, i;
 
-    for (i = 0; i < IN_FLIGHT; i++)
+    for (i = 0; i < d->n_in_flight; i++)
         start_read(d, i);
     while (n_flying) {
-        n = d->io->ops->wait(d->io, done, IN_FLIGHT, true);
+        n = d->io->ops->wait(d->io, done, IN_FLIGHT_MAX, true);
         for (i = 0; i < n; i++) {
             d->n_bytes += done[i]->need;
             d->error = d->error ? d->error : done[i]->error;
-            if (!d->error && swl_seconds() - begin < 1.0)
+            if (!d->error && d->n_asked < n_bytes)
                 start_read(d, (int32_t)(done[i] - d->reads));
             else
                 n_flying--;
@@ -195,8 +199,8 @@ static swl_status drive_open(drive_run *d, swl_error *err)
     if (!st)
         st = swl_files_open(&d->files, fds, paths, ck->n_files, true, err);
     if (!st)
-        st = swl_io_open(&d->io, NULL, IN_FLIGHT, err);
-    d->memory = st ? NULL : swl_big_alloc(IN_FLIGHT * d->stride);
+        st = swl_io_open(&d->io, NULL, d->n_in_flight, err);
+    d->memory = st ? NULL : swl_big_alloc((uint64_t)d->n_in_flight * d->stride);
     if (!st && !d->memory)
         st = swl_fail(err, SWL_E_NOMEM, "out of memory for buffers to read into");
     swl_free(fds);
@@ -204,30 +208,56 @@ static swl_status drive_open(drive_run *d, swl_error *err)
     return st;
 }
 
-static swl_status measure_drive(struct swl_model *m, swl_machine_rates *out, swl_error *err)
+static swl_status measure_drive(drive_run *d, uint64_t n_bytes, double *bytes_per_second, swl_error *err)
 {
-    drive_run d = {.m = m, .state = 1};
-    swl_status st;
+    const struct swl_model *m = d->m;
     double seconds;
+    swl_status st;
 
     for (int32_t i = 0; i < m->config->n_layers; i++)
-        if (m->config->layers[i].ffn == SWL_FFN_MOE && m->ck->experts[i].ranges[0].size > out->drive_read_bytes)
-            out->drive_read_bytes = m->ck->experts[i].ranges[0].size;
-    d.stride = (out->drive_read_bytes + SWL_IO_ALIGN - 1) / SWL_IO_ALIGN * SWL_IO_ALIGN;
-    st = drive_open(&d, err);
+        if (m->config->layers[i].ffn == SWL_FFN_MOE && m->ck->experts[i].ranges[0].size > d->stride)
+            d->stride = m->ck->experts[i].ranges[0].size;
+    d->stride = (d->stride + SWL_IO_ALIGN - 1) / SWL_IO_ALIGN * SWL_IO_ALIGN;
+    st = drive_open(d, err);
     if (!st) {
-        seconds = drive_loop(&d);
-        out->drive_read = (double)d.n_bytes / seconds;
-        if (d.error)
-            st = swl_fail(err, SWL_E_IO, "cannot read the experts of %s (error %d)", m->ck->dir, d.error);
+        seconds = drive_loop(d, n_bytes);
+        *bytes_per_second = (double)d->n_bytes / seconds;
+        if (d->error)
+            st = swl_fail(err, SWL_E_IO, "cannot read the experts of %s (error %d)", m->ck->dir, d->error);
     }
-    swl_big_free(d.memory, IN_FLIGHT * d.stride);
-    swl_io_close(d.io);
-    swl_files_close(&d.files);
+    swl_big_free(d->memory, (uint64_t)d->n_in_flight * d->stride);
+    swl_io_close(d->io);
+    swl_files_close(&d->files);
     return st;
 }
 
-swl_status swl_machine_measure(swl_model *m, bool drive, swl_machine_rates *out, swl_error *err)
+swl_status swl_drive_measure(swl_model *m, int32_t n_in_flight, uint64_t n_bytes, double *bytes_per_second, swl_error *err)
+{
+    drive_run d = {.m = m, .n_in_flight = n_in_flight, .state = (uint64_t)(swl_seconds() * 1e9)};
+    swl_status st = SWL_OK;
+
+    *bytes_per_second = 0;
+    if (n_in_flight < 1 || n_in_flight > IN_FLIGHT_MAX)
+        return swl_fail(err, SWL_E_ARG, "%d reads in flight, expected 1 to %d", n_in_flight, IN_FLIGHT_MAX);
+    pthread_mutex_lock(&m->lock);
+    if (m->weights.n_moe && !m->ck->experts_absent)
+        st = measure_drive(&d, n_bytes, bytes_per_second, err);
+    pthread_mutex_unlock(&m->lock);
+    return st;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------------------------------- */
+
+void swl_passes_set(swl_model *m, swl_passes passes)
+{
+    pthread_mutex_lock(&m->lock);
+    m->passes = passes;
+    if (m->store)
+        swl_store_stand_still(m->store, passes == SWL_PASSES_COMPUTE);
+    pthread_mutex_unlock(&m->lock);
+}
+
+swl_status swl_machine_measure(swl_model *m, swl_machine_rates *out, swl_error *err)
 {
     int32_t n = 4 * swl_threads_count(m->threads);
     peak_run r = {.job_bytes = 0};
@@ -243,8 +273,6 @@ swl_status swl_machine_measure(swl_model *m, bool drive, swl_machine_rates *out,
     st = measure_memory(m, &r, &out->memory_read, err);
     if (!st)
         out->int8_multiply_add = rate(m, n, dot_job, &r, (double)n * DOT_ROUNDS * r.peak.macs);
-    if (!st && drive && m->weights.n_moe && !m->ck->experts_absent)
-        st = measure_drive(m, out, err);
     pthread_mutex_unlock(&m->lock);
     return st;
 }

@@ -302,6 +302,7 @@ void swl_model_stats_get(const swl_model *m, swl_model_stats *out)
                              .expert_evictions = s.n_evicted,
                              .n_reads = s.n_reads,
                              .read_ns = s.read_ns,
+                             .reading_ns = s.reading_ns,
                              .n_reading = s.n_reading,
                              .pool_bytes = s.pool_bytes};
     memcpy(out->read_times, s.read_times, sizeof out->read_times);

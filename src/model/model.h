@@ -231,6 +231,7 @@ struct swl_model {
     int64_t scratch_floats;
     swl_profiler profiler;
     swl_router_override override;
+    swl_passes passes;
     pthread_mutex_t lock;           /* one forward pass at a time: it owns `work` and `cancel` */
     const _Atomic bool *cancel;     /* of the running pass, or NULL */
     swl_route_writer *recorder;     /* NULL: none */
@@ -261,6 +262,8 @@ void swl_deltanet_forward(struct swl_model *m, const swl_layer *l, const swl_bat
 void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
 void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n);
 swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n, swl_error *err);
+/* For SWL_PASSES_READ: the layer's experts for n rows pass by, nothing is computed. */
+swl_status swl_moe_read(struct swl_model *m, int32_t layer, int32_t n, swl_error *err);
 /* Before a layer's turn, with one row in work->x: tells the store which of its experts are likely. */
 void swl_moe_guess(struct swl_model *m, int32_t layer);
 

@@ -213,9 +213,11 @@ static swl_status run_waves(struct swl_model *m, int32_t layer, int32_t n_rows, 
             start_wave(m, layer, ahead, next, n_chosen, stream, NULL); /* no room yet: it stays empty, and its turn comes */
         if (!st && swl_cancelled(m))
             st = swl_fail(err, SWL_E_CANCELLED, "stopped in layer %d", layer);
-        if (!st)
+        if (!st && m->passes == SWL_PASSES_READ)
+            st = swl_store_wait(m->store, layer, now->leases, now->n, err);
+        else if (!st)
             st = compute_wave(m, layer, n_rows, now, r.first, err);
-        if (!st) {
+        if (!st && m->passes != SWL_PASSES_READ) {
             r.wave = now;
             swl_threads_run(m->threads, (m->config->hidden + COMBINE_COLUMNS - 1) / COMBINE_COLUMNS, combine_job, &r);
         }
@@ -250,6 +252,16 @@ swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n_rows, s
     st = run_waves(m, layer, n_rows, n_chosen, err);
     swl_phase_enter(m, SWL_PHASE_OTHER);
     return st;
+}
+
+swl_status swl_moe_read(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err)
+{
+    swl_status st = swl_routes_apply(m, layer, n_rows, err);
+
+    if (st)
+        return st;
+    sort_pairs(m, n_rows);
+    return run_waves(m, layer, n_rows, announce(m, layer, n_rows), err);
 }
 
 /* The router of the next layer, applied to what this layer leaves: most of its experts are named so, and the likeliest of

@@ -10,15 +10,48 @@
 #include "base/status.h"
 #include "store/store_impl.h"
 
-/* In the I/O's context, without locks: while the bytes are still in a cache, and on a pool thread where there is one. */
+/* ---- the time in which something is on its way ----------------------------------------------------------------------- */
+
+static void take_off(swl_store *s, int32_t n, uint64_t now)
+{
+    pthread_mutex_lock(&s->flight);
+    if (!s->n_flying)
+        s->flying_since = now;
+    s->n_flying += n;
+    pthread_mutex_unlock(&s->flight);
+}
+
+static void land(swl_store *s, uint64_t now)
+{
+    pthread_mutex_lock(&s->flight);
+    if (!--s->n_flying)
+        s->reading_ns += now - s->flying_since;
+    pthread_mutex_unlock(&s->flight);
+}
+
+uint64_t swl_load_reading_ns(swl_store *s)
+{
+    uint64_t ns;
+
+    pthread_mutex_lock(&s->flight);
+    ns = s->reading_ns + (s->n_flying ? swl_nanoseconds() - s->flying_since : 0);
+    pthread_mutex_unlock(&s->flight);
+    return ns;
+}
+
+/* ---- loading --------------------------------------------------------------------------------------------------------- */
+
+/* In the I/O's context, without the store's lock: while the bytes are still in a cache, and on a pool thread where there is one. */
 static void arrived(swl_io_read *r)
 {
     swl_store *s = r->owner;
     swl_frame *f = &s->frames[(r - s->reads) / s->n_ranges_max];
     const swl_store_layer *d = &s->layers[f->layer].desc;
+    uint64_t now = swl_nanoseconds();
     int32_t i;
 
-    r->took_ns = swl_nanoseconds() - r->began_ns;
+    r->took_ns = now - r->began_ns;
+    land(s, now);
     if (!r->direct)
         swl_files_drop(r->fd, r->offset, r->size);
     if (atomic_fetch_sub(&f->n_missing, 1) != 1 || !f->verify)
@@ -49,6 +82,7 @@ void swl_load_prepare(swl_store *s, int32_t layer, int32_t expert, swl_io_list *
     f->n_unread = l->desc.n_ranges;
     atomic_store(&f->n_missing, l->desc.n_ranges);
     f->failed = f->crc_wrong = false;
+    take_off(s, l->desc.n_ranges, now);
     f->verify = l->desc.crc32c && (s->verify == SWL_STORE_VERIFY_ALWAYS ||
                                    (s->verify == SWL_STORE_VERIFY_FIRST && !e->verified));
     for (i = 0; i < l->desc.n_ranges; i++) {

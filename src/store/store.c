@@ -78,6 +78,7 @@ swl_status swl_store_create(swl_store **out, const swl_store_config *c, swl_erro
         return swl_fail(err, SWL_E_NOMEM, "expert store: out of memory");
     }
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->flight, NULL);
     pthread_cond_init(&s->progress, NULL);
     s->io = c->io;
     st = store_init(s, c, err);
@@ -110,6 +111,7 @@ void swl_store_free(swl_store *s)
     swl_free(s->layers);
     swl_free(s->paths);
     pthread_cond_destroy(&s->progress);
+    pthread_mutex_destroy(&s->flight);
     pthread_mutex_destroy(&s->lock);
     swl_free(s);
 }
@@ -261,6 +263,8 @@ void swl_store_announce(swl_store *s, int32_t layer, const int32_t *experts, con
     swl_store_part *l = &s->layers[layer];
     int32_t i;
 
+    if (s->still)
+        return;
     pthread_mutex_lock(&s->lock);
     forget_wanted(s, l);
     for (i = 0; i < n; i++) {
@@ -448,6 +452,58 @@ static int32_t lease_front(swl_store *s, int32_t layer, const int32_t *experts, 
     return i;
 }
 
+/* ---- standing still ------------------------------------------------------------------------------------------------ */
+
+/* The next expert of the layer that is in memory, preferably one that nobody uses: those come from memory, not a cache. */
+static int32_t lendable(swl_store *s, const swl_store_part *l)
+{
+    int32_t i, e, found = -1;
+
+    for (i = 0; i < l->desc.n_experts; i++) {
+        e = (s->still_next + i) % l->desc.n_experts;
+        if (l->entries[e].state != SWL_ENTRY_READY)
+            continue;
+        if (!l->entries[e].n_leases) {
+            s->still_next = e + 1;
+            return e;
+        }
+        found = found < 0 ? e : found;
+    }
+    return found;
+}
+
+/* Like lease_all and lease_front, of which the latter takes half a stage of misses at a time. */
+static int32_t lease_still(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, bool all, swl_lease *leases)
+{
+    swl_store_part *l = &s->layers[layer];
+    int32_t i, n_stage = all ? n : (s->stage_slots + 1) / 2, e;
+
+    for (i = 0; i < n; i++) {
+        bool hit = l->entries[experts[i]].state == SWL_ENTRY_READY;
+
+        e = hit ? experts[i] : lendable(s, l);
+        if (e < 0 || (!hit && !n_stage--))
+            break;
+        if (in_cache(l, e))
+            swl_cache_withdraw(&l->cache, e);
+        l->entries[e].n_leases++;
+        leases[i] = (swl_lease){.data = s->frames[l->entries[e].frame].data, .expert = e, .ready = true};
+    }
+    if (all && i < n)
+        while (i)
+            drop_lease(s, l, &leases[--i]);
+    return i;
+}
+
+void swl_store_stand_still(swl_store *s, bool still)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->n_in_flight)
+        make_progress(s, true);
+    s->still = still;
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* A load that failed in part and was given up with the call that wanted it: its other reads are waited for, so that this
  * call begins anew instead of meeting the old fault. */
 static void end_failed_loads(swl_store *s, swl_store_part *l, const int32_t *experts, int32_t n)
@@ -471,7 +527,9 @@ swl_status swl_store_lease(swl_store *s, int32_t layer, const int32_t *experts, 
 
     pthread_mutex_lock(&s->lock);
     end_failed_loads(s, &s->layers[layer], experts, n);
-    if (mode == SWL_LEASE_ALL)
+    if (s->still)
+        n_done = lease_still(s, layer, experts, n, mode == SWL_LEASE_ALL, leases);
+    else if (mode == SWL_LEASE_ALL)
         st = lease_all(s, layer, experts, n, leases, &reads, err);
     else
         n_done = lease_front(s, layer, experts, n, leases, &reads);
@@ -498,6 +556,8 @@ void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int
     swl_io_list reads = {0};
     int32_t i;
 
+    if (s->still)
+        return;
     pthread_mutex_lock(&s->lock);
     make_progress(s, false);
     if (s->ahead_layer >= 0 && s->ahead_layer != layer)
@@ -671,6 +731,7 @@ void swl_store_stats_get(swl_store *s, swl_store_stats *out)
 {
     pthread_mutex_lock(&s->lock);
     *out = s->stats;
+    out->reading_ns = swl_load_reading_ns(s);
     out->n_reading = s->n_in_flight;
     out->pool_bytes = pool_bytes(s);
     pthread_mutex_unlock(&s->lock);

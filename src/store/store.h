@@ -96,6 +96,10 @@ void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int
  * the surplus up on release. SWL_E_BUDGET below slots_min, SWL_E_NOMEM when the address space was not to be had. */
 swl_status swl_store_resize(swl_store *s, int32_t slots_per_layer, swl_error *err);
 
+/* For measuring what computing takes when nothing is read: while `still`, what is in memory stays as it is, and a lease of
+ * what is not there lends the bytes of another expert of the layer that is. Nothing may be leased when this is called. */
+void swl_store_stand_still(swl_store *s, bool still);
+
 typedef struct swl_store_stats {
     uint64_t n_hits, n_misses; /* leases that found their expert in memory (or on its way), and that did not */
     uint64_t n_streamed;       /* misses that passed through without a place in the pool */
@@ -105,6 +109,7 @@ typedef struct swl_store_stats {
     uint64_t n_reads, read_ns; /* that have ended, and how long they took */
     uint64_t read_times[SWL_READ_TIMES]; /* by how long, as in swl_model_stats */
     uint64_t wait_ns;          /* that callers waited for reads */
+    uint64_t reading_ns;       /* with something on its way; io_uring tells of an end only when it is asked */
     int32_t n_reading;         /* on their way */
     uint64_t pool_bytes;       /* swl_store_bytes */
 } swl_store_stats;

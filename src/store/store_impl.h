@@ -75,6 +75,11 @@ struct swl_store {
     bool polling;              /* some thread is in io's wait */
     int32_t n_in_flight;
     int32_t ahead_layer;       /* of the last prefetch, -1: none */
+    bool still;                /* swl_store_stand_still */
+    int32_t still_next;        /* the expert to lend in the place of another, or one after it */
+    pthread_mutex_t flight;    /* the next three; taken by itself or with `lock` held */
+    int32_t n_flying;          /* reads that have not arrived: I/O that ends tells at once, n_in_flight follows when someone looks */
+    uint64_t flying_since, reading_ns;
 };
 
 /* frames.c: memory for experts */
@@ -87,6 +92,7 @@ void swl_frames_allow(swl_store *s);                    /* works out n_allowed f
 
 /* load.c: from a miss to a verdict */
 void swl_load_prepare(swl_store *s, int32_t layer, int32_t expert, swl_io_list *reads);
+uint64_t swl_load_reading_ns(swl_store *s);             /* with something on its way, so far */
 swl_status swl_load_fault(const swl_store *s, const swl_frame *f, swl_error *err);
 
 #endif

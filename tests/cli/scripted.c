@@ -458,11 +458,23 @@ const char *swl_phase_name(swl_phase phase)
     return "";
 }
 
-swl_status swl_machine_measure(swl_model *m, bool drive, swl_machine_rates *out, swl_error *err)
+swl_status swl_machine_measure(swl_model *m, swl_machine_rates *out, swl_error *err)
 {
-    (void)m, (void)drive, (void)err;
+    (void)m, (void)err;
     memset(out, 0, sizeof *out);
     return SWL_OK;
+}
+
+swl_status swl_drive_measure(swl_model *m, int32_t n_in_flight, uint64_t n_bytes, double *bytes_per_second, swl_error *err)
+{
+    (void)m, (void)n_in_flight, (void)n_bytes, (void)err;
+    *bytes_per_second = 0;
+    return SWL_OK;
+}
+
+void swl_passes_set(swl_model *m, swl_passes passes)
+{
+    (void)m, (void)passes;
 }
 
 void swl_routes_set(swl_model *m, swl_routes routes, uint64_t seed)

@@ -101,12 +101,41 @@ class Figures(unittest.TestCase):
         self.assertGreater(decode["read_bytes_per_token"], 0)
         self.assertEqual(round(decode["read_bytes_per_token"] * 3 * 16) % 65536, 0)
 
+    def test_reads_are_compared_with_the_drive_where_there_are_any(self):
+        few = ["-p", "0", "-n", "16", "--cache-gb", "%.6f" % (4 * LAYERS * 65536 / 1e9)]
+        r = rows(*few)[0]
+        self.assertGreater(r["drive_bytes_per_second"], 0)
+        self.assertIn(r["reads_in_flight"], range(1, 65))
+        self.assertLessEqual(r["reading_ms_per_pass"], r["ms_per_pass"])
+        self.assertLess(abs(r["drive_fraction"] * r["drive_bytes_per_second"] / r["read_bytes_per_second"] - 1), 0.9)
+        mean = 1e3 * r["read_bytes_per_token"] / r["reading_ms_per_pass"]
+        self.assertLess(abs(r["read_bytes_per_second"] / mean - 1), 0.9)
+        for key in ["compute_alone_ms_per_pass", "reads_alone_ms_per_pass", "time_against_larger"]:
+            self.assertIsNone(r[key])
+        r = rows(*few, "--no-drive")[0]
+        self.assertIsNone(r["drive_bytes_per_second"])
+        self.assertGreater(r["read_bytes_per_second"], 0)
+
+    def test_limits_are_the_halves_of_a_pass(self):
+        few = ["--no-drive", "-n", "16", "--cache-gb", "%.6f" % (4 * LAYERS * 65536 / 1e9), "--limits"]
+        for r in rows(*few, "-b", "2"):
+            self.assertGreater(r["compute_alone_ms_per_pass"], 0)
+            self.assertGreater(r["reads_alone_ms_per_pass"], 0)
+            self.assertGreater(r["time_against_larger"], 0)
+        table = bench(*SMALL, *few, "--routes", "fitted")
+        self.assertIn("| reading alone ms |", table)
+        for wrong in [["--routes", "model"], ["--record-routes", os.path.join(FOLDER.name, "no")]]:
+            p = harness.run(PROGRAM, "bench", *SMALL, *few, *wrong)
+            self.assertEqual(p.returncode, 2)
+            self.assertIn(b"--limits", p.stderr)
+
     def test_experts_in_memory_are_never_read(self):
         out = json.loads(bench("--synthetic", "tiny", "--in-memory", "--output", PLACE + "-dense", "-p", "8", "-n", "4", "-r",
                                "1", "-q", "-o", "json"))
         self.assertEqual(out["experts_in_pool"], EXPERTS)
-        self.assertIsNone(out["drive_bytes_per_second"])
         for r in out["rows"]:
+            for key in ["drive_bytes_per_second", "drive_fraction", "reads_in_flight", "read_bytes_per_second"]:
+                self.assertIsNone(r[key], key)
             self.assertEqual((r["expert_hit_rate"], r["read_bytes_per_token"]), (1, 0))
 
 
@@ -126,7 +155,6 @@ class Report(unittest.TestCase):
         whole = json.loads(bench(*SMALL, "--json"))
         self.assertEqual((whole["weights"], whole["routes"], whole["model"]), ("synthetic", "uniform", "tiny"))
         self.assertIn("--synthetic tiny", whole["command"])
-        self.assertGreater(whole["drive_bytes_per_second"], 0)
         text = bench(*SMALL)
         self.assertIn("tiny: synthetic weights, uniform random routes", text)
         self.assertIn("| decode 4 | 0 | 1 |", text)
@@ -182,7 +210,7 @@ class Routes(unittest.TestCase):
         path = os.path.join(FOLDER.name, "columns.json")
         with open(path, "w") as f:
             f.write(bench(*SMALL, "--no-drive", "-o", "json"))
-        table = bench(*SMALL, "--no-drive", "--compare", path)
+        table = bench(*SMALL, "--no-drive", "--limits", "--compare", path)
         with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "measuring.md")) as f:
             explained = {name.strip() for line in f if line.startswith("| ") for name in line.split("|")[1].split(",")}
         for head in [line for line in table.splitlines() if line.startswith("| test |")]:

@@ -165,6 +165,22 @@ static void reads_and_evictions_are_counted(void **state)
     assert_int_equal(s.n_evicted, 1);
 }
 
+static void time_counts_as_reading_while_something_is_on_its_way(void **state)
+{
+    fixture *f = *state;
+    const int32_t ab[] = {0, 1}, one[] = {0};
+    swl_store_stats a, b;
+
+    open_store(f, 3);
+    assert_int_equal(use(f, 0, ab, 2, NULL), SWL_OK);
+    swl_store_stats_get(f->store, &a);
+    assert_true(a.reading_ns > 0 && a.reading_ns <= a.read_ns); /* four reads, some at the same time */
+    assert_int_equal(use(f, 0, one, 1, NULL), SWL_OK);           /* a hit */
+    usleep(2000);
+    swl_store_stats_get(f->store, &b);
+    assert_int_equal(b.reading_ns, a.reading_ns);
+}
+
 static void more_leases_than_slots_are_refused_whole(void **state)
 {
     fixture *f = *state;
@@ -269,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(parts_of_an_expert_come_together), T(what_was_used_lately_stays),
         T(a_hit_of_a_call_is_not_evicted_by_its_misses), T(reads_and_evictions_are_counted),
+        T(time_counts_as_reading_while_something_is_on_its_way),
         T(more_leases_than_slots_are_refused_whole),
         T(a_damaged_blob_is_named_and_never_used), T(a_file_cut_short_is_an_error),
         T(threads_share_the_pool_while_it_is_resized),

@@ -19,7 +19,7 @@ enum {
     MANY = 7,      /* tokens from which on unpacking the rows into tiles pays */
     ROWS = 16,     /* rows whose lanes are folded together */
     BLOCK = 8192,  /* columns whose activations are prepared at a time */
-    AHEAD = 12288, /* bytes between what is multiplied and what is asked for; processors themselves look less far */
+    AHEAD = 6144,  /* bytes between what is multiplied and what is asked for; processors themselves look less far */
     MAX_UNITS = BLOCK / 16
 };
 

@@ -7,7 +7,9 @@
  *
  *   codes   [unit of a step][unit / 4][16 rows][4]    bytes; four bits: [unit / 8][16 rows][8]
  *   scales  [scale of a row][16 rows]                 float32, biases the same
- *   x       [unit][token][unit columns]               int8; four bits: of eight columns the even ones first
+ *   x       [unit][token][unit columns]               int8; four bits: of eight columns the even ones first. Room for an
+ *                                                     odd number of tokens: units a power of two apart share one set of
+ *                                                     the cache
  *   stack   [branch][token][16 rows]                  float32
  */
 #include "kernels/x86/x86.h"
@@ -19,8 +21,9 @@
 enum {
     TOKENS = 64,          /* of a block: their stacks stay near */
     SCALES = 72 * TOKENS, /* units of a block, of all its tokens together */
-    X_BYTES = 64 * SCALES,
-    STEP_BYTES = 64 * ROWS
+    X_BYTES = 64 * (SCALES + UNITS_MAX),
+    STEP_BYTES = 64 * ROWS,
+    AT_ONCE = 8 /* tokens whose sums are in registers together: enough to hide the latency of two products a cycle */
 };
 
 typedef struct tile {
@@ -33,6 +36,7 @@ typedef struct tile {
 
 typedef struct tokens {
     int32_t n, stride; /* stride: n rounded up to 16 */
+    int64_t ldu;       /* bytes of x from a unit to the next */
     alignas(64) int8_t x[X_BYTES];
     alignas(64) float xs[SCALES], xi[SCALES]; /* [unit][token]: scale, and scale times sum */
     alignas(64) float stack[2 * DEPTH][TOKENS][ROWS];
@@ -187,24 +191,24 @@ INLINE void load_unit(__m512i *w, const uint8_t *codes, int bits, int unit)
 /* One unit of n tokens (a constant) from t on: into their lanes, and finished branches together. */
 INLINE void add_unit(tokens *k, const place *p, int32_t t, const __m512i *w, __m512 ws, __m512 wb, int n, int unit)
 {
-    const int8_t *x = k->x + ((int64_t)p->unit * k->n + t) * unit;
+    const int8_t *x = k->x + p->unit * k->ldu + t * unit;
     const float *xs = k->xs + p->unit * k->stride + t, *xi = k->xi + p->unit * k->stride + t;
     float *top = k->stack[p->at][t];
-    __m512i acc[4];
-    __m512 lane[4];
+    __m512i acc[AT_ONCE];
+    __m512 lane[AT_ONCE];
     int32_t m;
     int i, j;
 
     __asm__("" : "+r"(x), "+r"(xs), "+r"(xi), "+r"(top)); /* short addresses: one base each, small offsets */
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (j = 0; j < n; j++)
         acc[j] = _mm512_setzero_si512();
 #pragma GCC unroll 16
     for (i = 0; i < unit / 4; i++)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (j = 0; j < n; j++)
             acc[j] = dot4(acc[j], w[i], x + unit * j + 4 * i);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (j = 0; j < n; j++) {
         lane[j] = p->goes_on ? _mm512_load_ps(top + j * ROWS) : _mm512_setzero_ps();
         lane[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[j]), _mm512_mul_ps(ws, _mm512_set1_ps(xs[j])), lane[j]);
@@ -212,11 +216,11 @@ INLINE void add_unit(tokens *k, const place *p, int32_t t, const __m512i *w, __m
     }
     for (m = 0; m < p->merges; m++) {
         top -= TOKENS * ROWS;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (j = 0; j < n; j++)
             lane[j] = _mm512_add_ps(_mm512_load_ps(top + j * ROWS), lane[j]);
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (j = 0; j < n; j++)
         _mm512_store_ps(top + j * ROWS, lane[j]);
 }
@@ -229,9 +233,13 @@ INLINE void add_unit_to_all(tokens *k, const tile *s, const place *p, const uint
     __m512i w[16];
 
     load_unit(w, codes, bits, unit);
-    for (t = 0; t + 4 <= k->n; t += 4) {
+    for (t = 0; t + AT_ONCE <= k->n; t += AT_ONCE) {
         ask_ahead(next);
+        add_unit(k, p, t, w, ws, wb, AT_ONCE, unit);
+    }
+    if (k->n - t >= 4) {
         add_unit(k, p, t, w, ws, wb, 4, unit);
+        t += 4;
     }
     if (k->n - t == 3)
         add_unit(k, p, t, w, ws, wb, 3, unit);
@@ -276,7 +284,7 @@ INLINE void load_x(tokens *k, const int8_t *q, int32_t t, int32_t n_units, int b
     int32_t u;
 
     for (u = 0; u < n_units; u++, q += unit) {
-        int8_t *to = k->x + ((int64_t)u * k->n + t) * unit;
+        int8_t *to = k->x + u * k->ldu + t * unit;
 
         if (unit == 64) {
             __m512i v = _mm512_loadu_si512(q);
@@ -340,6 +348,7 @@ static void load_tokens(tokens *k, const swl_act *a, const int32_t *tok, int32_t
 {
     k->n = n;
     k->stride = (n + 15) / 16 * 16;
+    k->ldu = (int64_t)(n | 1) * unit;
     if (unit == 64)
         load_tokens_of(k, a, tok, t0, n_units, four, 64);
     else if (unit == 32)
@@ -364,7 +373,7 @@ static void store_tile(const tile *s, const tokens *k, const order *o, float *ou
 static void run_tile(tile *s, tokens *k, const order *o, int unit, float *out, int64_t ldo)
 {
     int32_t step = (s->w->type == SWL_W_A4 ? 128 : 64) / unit, n_steps = (o->n_units + step - 1) / step, u, n;
-    int32_t groups = k->n < 4 ? 1 : k->n / 4;
+    int32_t groups = k->n < AT_ONCE ? 1 : k->n / AT_ONCE;
     int64_t scale_bytes = swl_matrix_scale_bytes(s->w), row = s->row + ROWS;
     ahead codes_ahead = ahead_of(s->w->data, s->row_bytes, row, s->n_next, o->n_units * groups);
     ahead ws_ahead = ahead_of(s->w->scales, scale_bytes, row, s->n_next, n_steps);

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -234,38 +235,36 @@ typedef struct quantise_block {
 
 static bool all_finite(const float *x, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(x[i]))
-            return false;
-    return true;
+    uint32_t any = 0, u;
+
+    for (int64_t i = 0; i < n; i++) { /* to the end, as that is faster */
+        memcpy(&u, x + i, sizeof u);
+        any |= (u & 0x7f800000) == 0x7f800000;
+    }
+    return !any;
 }
 
-static void quantise_row(quantise_block *b, int64_t r)
-{
-    const swl_weight *w = b->w;
-    swl_dtype dtype = w->src[SWL_PART_WEIGHT].t->dtype;
-    float *x = b->cv->f32 + r * w->cols;
-    uint8_t *dst[SWL_PART_COUNT];
-
-    for (int p = 0; p < SWL_PART_COUNT; p++)
-        dst[p] = b->part[p] + (uint64_t)r * w->row_bytes[p];
-    swl_dtype_to_f32(dtype, b->cv->in + r * w->cols * swl_dtype_size(dtype), x, w->cols);
-    if (all_finite(x, w->cols))
-        (w->minmax ? swl_affine_quantise_row : swl_affine_fit_row)(x, (int32_t)w->cols, w->bits, w->group,
-                                                                   dst[SWL_PART_WEIGHT], (uint16_t *)dst[SWL_PART_SCALES],
-                                                                   (uint16_t *)dst[SWL_PART_BIASES]);
-    else
-        b->not_finite = true;
-}
-
+/* The rows of a task lie one after the other in all parts, so they are quantised as one long row. */
 static void quantise_rows(void *arg, int32_t index, int32_t worker)
 {
     quantise_block *b = arg;
-    int64_t first = index * b->rows_per_task, end = first + b->rows_per_task;
+    const swl_weight *w = b->w;
+    swl_dtype dtype = w->src[SWL_PART_WEIGHT].t->dtype;
+    int64_t row = index * b->rows_per_task, left = b->n - row;
+    int64_t n = (left < b->rows_per_task ? left : b->rows_per_task) * w->cols;
+    float *x = b->cv->f32 + row * w->cols;
+    uint8_t *dst[SWL_PART_COUNT];
 
     (void)worker;
-    for (int64_t r = first; r < end && r < b->n; r++)
-        quantise_row(b, r);
+    for (int p = 0; p < SWL_PART_COUNT; p++)
+        dst[p] = b->part[p] + (uint64_t)row * w->row_bytes[p];
+    swl_dtype_to_f32(dtype, b->cv->in + row * w->cols * swl_dtype_size(dtype), x, n);
+    if (all_finite(x, n))
+        (w->minmax ? swl_affine_quantise_row : swl_affine_fit_row)(x, (int32_t)n, w->bits, w->group, dst[SWL_PART_WEIGHT],
+                                                                   (uint16_t *)dst[SWL_PART_SCALES],
+                                                                   (uint16_t *)dst[SWL_PART_BIASES]);
+    else
+        b->not_finite = true;
 }
 
 static void run_block(quantise_block *b)

@@ -7,6 +7,8 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "base/cpu.h"
+#include "base/crc32c.h"
 #include "format/quant_fit.h"
 
 enum { COLS = 512 };
@@ -157,11 +159,113 @@ static void codes_of_every_group_size_are_packed_alike(void **state)
     assert_memory_equal(x, y, sizeof x);
 }
 
+enum { MANY = 19, ROW_MAX = 5 * COLS }; /* groups of a row: more than are fitted at once, and some left over */
+
+static float any_bits(uint32_t mask)
+{
+    uint32_t u = (uint32_t)(uniform() * 4294967296.0) & mask;
+    float f;
+
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static void fill_odd(float *x, int n, int kind)
+{
+    float one = normal(1);
+
+    for (int i = 0; i < n; i++)
+        switch (kind) {
+        case 0:
+            x[i] = uniform() < 0.5 ? -0.0f : 0.0f;
+            break;
+        case 1:
+            x[i] = one;
+            break;
+        case 2:
+            x[i] = any_bits(0x807fffff); /* subnormal */
+            break;
+        case 3:
+            x[i] = any_bits(0xbfffffff); /* of all sizes below 2 */
+            break;
+        case 4:
+            x[i] = i % 3 ? 0 : one * 1e37f;
+            break;
+        case 5:
+            x[i] = any_bits(0xffffffff); /* infinities and NaNs too, as in the next */
+            break;
+        default:
+            x[i] = i % 29 == 3 ? HUGE_VALF : i % 31 == 7 ? NAN : normal(1);
+        }
+}
+
+static void fill_row(float *x, int group, int kind)
+{
+    for (int i = 0; kind < 5 && i < ROW_MAX; i += COLS)
+        fill(x + i, kind);
+    for (int g = 0; kind >= 5 && g < MANY; g++)
+        fill_odd(x + g * group, group, kind - 5);
+}
+
+typedef struct packed_row {
+    uint8_t data[ROW_MAX];
+    uint16_t scales[MANY], biases[MANY];
+} packed_row;
+
+static uint32_t crc_of(uint32_t crc, const packed_row *r, int bits, int group)
+{
+    crc = swl_crc32c(crc, r->data, (size_t)(MANY * group * bits / 8));
+    crc = swl_crc32c(crc, r->scales, sizeof r->scales);
+    return swl_crc32c(crc, r->biases, sizeof r->biases);
+}
+
+/* The bits of a NaN may depend on the processor. */
+static void same_numbers(const uint16_t *a, const uint16_t *b)
+{
+    for (int i = 0; i < MANY; i++)
+        assert_true(a[i] == b[i] || (isnan(swl_bf16_to_f32(a[i])) && isnan(swl_bf16_to_f32(b[i]))));
+}
+
+/* The checksums are those of the first version of this quantiser, which took one group after the other. */
+static void bytes_are_what_they_always_were_at_every_level(void **state)
+{
+    static const uint32_t expected[] = {0x9d4bbb09, 0x07f4cc5a, 0x0af1c86d, 0x99c9e0ef, 0xcd2d1f27, 0x16482e46};
+    static packed_row plain, row;
+    uint32_t flags = swl_cpu_flags(), levels[] = {0, flags & SWL_CPU_AVX2, flags};
+    float x[ROW_MAX];
+
+    (void)state;
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+        uint32_t crc[3] = {0, 0, 0};
+
+        state_of_rng = 88172645463325252u;
+        for (int group = 32; group <= 128; group *= 2)
+            for (int kind = 0; kind < 12; kind++) {
+                fill_row(x, group, kind);
+                for (int l = 0; l < 3; l++) {
+                    packed_row *r = l ? &row : &plain;
+
+                    swl_affine_fit_row_on(levels[l], x, MANY * group, widths[w], group, r->data, r->scales, r->biases);
+                    if (kind < 10) {
+                        crc[l] = crc_of(crc[l], r, widths[w], group);
+                    } else if (l) {
+                        assert_memory_equal(plain.data, row.data, (size_t)(MANY * group * widths[w] / 8));
+                        same_numbers(plain.scales, row.scales);
+                        same_numbers(plain.biases, row.biases);
+                    }
+                }
+            }
+        for (int l = 0; l < 3; l++)
+            assert_int_equal(crc[l], expected[w]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_group_is_worse_than_mlx_and_weights_are_better),
         cmocka_unit_test(odd_groups_are_stored_as_well_as_can_be),
+        cmocka_unit_test(bytes_are_what_they_always_were_at_every_level),
         cmocka_unit_test(codes_of_every_group_size_are_packed_alike),
     };
 

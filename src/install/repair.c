@@ -1,8 +1,11 @@
 /*
  * repair.c: swl_repair: bad files of a container are fetched into a folder inside it, checked there, and renamed into place,
- * so that a good file never gives way to one that is not known to be better.
+ * so that a good file never gives way to one that is not known to be better. Meanwhile it has the lock of whoever would
+ * write this container.
  */
+#define _GNU_SOURCE
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +24,7 @@ typedef struct repair {
     swl_puller p;
     swl_pull_options o; /* the caller's, pointed at the recorded source */
     swl_state record;
+    swl_stage lock;
     char *dir; /* DIR/.repair */
     const char *const *paths;
     int32_t n_paths;
@@ -135,12 +139,25 @@ static swl_status fetch(repair *r, swl_error *err)
     return st ? st : swl_stage_remove(r->dir, err);
 }
 
+/* By the name that it has without links, so that every way to a container leads to one lock. */
+static swl_status take_lock(repair *r, swl_error *err)
+{
+    char *real = realpath(r->o.target, NULL);
+    swl_status st = real ? swl_stage_lock(&r->lock, real, err)
+                         : swl_fail_errno(err, r->o.target, "cannot open %s", r->o.target);
+
+    free(real);
+    return st;
+}
+
 static swl_status fetch_from(repair *r, swl_error *err)
 {
     swl_status st;
 
     r->p.o = &r->o;
-    st = swl_puller_look(&r->p, err);
+    st = take_lock(r, err);
+    if (!st)
+        st = swl_puller_look(&r->p, err);
     if (!st && !r->p.remote.packed)
         st = swl_fail_at(err, SWL_E_ARG, r->o.source, -1, "%s is no container, so none of its files belongs into %s", r->o.source,
                          r->o.target);
@@ -157,6 +174,7 @@ static swl_status make_anew(repair *r, swl_error *err)
     json_t *bits = json_object_get(r->record.options, "bits"), *group = json_object_get(r->record.options, "group");
 
     r->o.replace = true;
+    r->o.no_wait = true; /* for a repair, which would only be done again */
     if (json_is_integer(bits) && json_integer_value(bits))
         r->o.bits = (int32_t)json_integer_value(bits);
     if (json_is_integer(group) && json_integer_value(group))
@@ -194,26 +212,30 @@ static swl_status from_record(repair *r, swl_error *err)
     return fetch_from(r, err);
 }
 
+/* Nothing but what a repair that was ended left. */
+static swl_status sweep(repair *r, swl_error *err)
+{
+    swl_status st = swl_dir_exists(r->dir) ? take_lock(r, err) : SWL_OK;
+
+    return !st && swl_dir_exists(r->dir) ? swl_stage_remove(r->dir, err) : st;
+}
+
 swl_status swl_repair(const swl_pull_options *opt, const char *const *paths, int32_t n_paths, swl_error *err)
 {
     swl_pull_result result = {0};
-    repair r = {.o = *opt, .paths = paths, .n_paths = n_paths, .p = {.o = opt, .result = &result}};
+    repair r = {.o = *opt, .paths = paths, .n_paths = n_paths, .p = {.o = opt, .result = &result}, .lock = {.lock = -1}};
     swl_error local = {0};
     swl_status st;
 
     err = err ? err : &local;
     r.o.on_plan = NULL;
     r.dir = swl_path_join(opt->target, FOLDER);
-    if (r.dir && !n_paths) { /* nothing but what a repair that was ended left */
-        st = swl_dir_exists(r.dir) ? swl_stage_remove(r.dir, err) : SWL_OK;
-        swl_free(r.dir);
-        return st;
-    }
-    st = !r.dir ? no_memory(err) : opt->source ? SWL_OK : swl_state_load(&r.record, opt->target, NULL);
+    st = !r.dir ? no_memory(err) : opt->source || !n_paths ? SWL_OK : swl_state_load(&r.record, opt->target, NULL);
     if (r.dir && st)
         st = swl_fail_at(err, SWL_E_NOT_FOUND, opt->target, -1, "%s has no record of where it came from", opt->target);
     if (!st)
-        st = opt->source ? fetch_from(&r, err) : from_record(&r, err);
+        st = !n_paths ? sweep(&r, err) : opt->source ? fetch_from(&r, err) : from_record(&r, err);
+    swl_stage_close(&r.lock);
     swl_http_close(r.p.http);
     swl_state_deinit(&r.p.state);
     swl_state_deinit(&r.record);

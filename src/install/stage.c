@@ -81,17 +81,24 @@ static swl_status clear(const char *path, swl_error *err)
 /* ---- whose directory it is ----------------------------------------------------------------------------------------
  */
 
-static bool is_empty(const char *path)
+/* Whether nothing but these two names is there; NULL for none. */
+static bool is_empty_but(const char *path, const char *a, const char *b)
 {
     DIR *d = opendir(path);
     struct dirent *e;
     bool empty = d != NULL;
 
     while (d && empty && (e = readdir(d)))
-        empty = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
+        empty = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || (a && !strcmp(e->d_name, a)) ||
+                (b && !strcmp(e->d_name, b));
     if (d)
         closedir(d);
     return empty;
+}
+
+static bool is_empty(const char *path)
+{
+    return is_empty_but(path, NULL, NULL);
 }
 
 static bool holds(const char *dir, const char *name)
@@ -323,6 +330,15 @@ swl_status swl_stage_take(swl_stage *s, const char *target, bool replace, swl_st
         st = take(s, on_wait, arg, err);
     if (st)
         swl_stage_close(s);
+    return st;
+}
+
+swl_status swl_stage_lock(swl_stage *s, const char *target, swl_error *err)
+{
+    swl_status st = swl_stage_take(s, target, true, NULL, NULL, err);
+
+    if (!st)
+        s->keep = !is_empty_but(s->dir, SWL_STAGE_MARK, SWL_STAGE_OWNER);
     return st;
 }
 

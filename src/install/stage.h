@@ -28,6 +28,9 @@ swl_status swl_stage_open(swl_stage *s, const char *target, bool replace, const 
  * the lock, `on_wait` is called a few times a second until it gives a status (NULL: that is an error at once). */
 swl_status swl_stage_take(swl_stage *s, const char *target, bool replace, swl_status (*on_wait)(void *arg, swl_error *err),
                           void *arg, swl_error *err);
+/* Takes the lock alone, for work on a target that stays where it is; an error that names the owner when another process has it.
+ * Closing leaves what a run before left in dir, and removes a dir that was made for the lock. */
+swl_status swl_stage_lock(swl_stage *s, const char *target, swl_error *err);
 /* "process 123 on HOST" of whoever has the lock that this stage waits for; "another process" when that is not known. */
 void swl_stage_owner(const swl_stage *s, char text[SWL_OWNER_BYTES]);
 /* Refuses a target that exists, unless replace and it is a container. */

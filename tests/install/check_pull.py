@@ -1161,6 +1161,51 @@ def verify_names_every_bad_file_and_repair_fetches_just_those():
 
 
 @check
+def one_process_at_a_time_repairs_a_container():
+    for files, by in (packed(), "."), (raw("q35moe-a-mlx4"), "../out.qpack"):
+        with Hub(files) as hub, Room() as r:
+            r.run(hub)
+            want = tree(r.out)
+            spoil(r, "packed_experts/layer_01.bin")
+            bad = read_dir(r.out)
+            hub.slow = 10000
+            n = len(hub.requests)
+            first = subprocess.Popen([PROGRAM, "verify", by, "--repair", "--yes", *QUICK], cwd=r.out, env=r.environment(hub),
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                wait_for(lambda: any(name == "cdn" for name, _, _, _ in list(hub.requests[n:])))
+                err = swiftlet(r, hub, "verify", r.out, "--repair", "--yes", *QUICK, expect=1)[1]
+                must("process %d on " % first.pid in err, err)
+                same("touched", read_dir(r.out) == bad, True)
+                hub.slow = 0
+                same("exit", first.wait(timeout=60), 0)
+            finally:
+                first.kill()
+            same("repaired", tree(r.out) == want, True)
+            same("left", sorted(x for x in os.listdir(r.dir) if x.startswith("out")), ["out.qpack"])
+
+
+@check
+def a_repair_waits_for_no_pull_and_leaves_what_that_began():
+    with Hub(packed()) as hub, Room() as r:
+        r.run(hub)
+        spoil(r, "config.json", 0)
+        os.mkdir(os.path.join(r.out, ".repair"))
+        partial = r.out + ".partial"
+        begun = {".swiftlet-install.json": b"{}\n", ".swiftlet-owner": b"process 4711 on elsewhere\n", "begun": b"more"}
+        make_dir(r, begun, "out.qpack.partial")
+        fd = os.open(partial, os.O_RDONLY)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        err = swiftlet(r, hub, "verify", r.out, "--repair", "--yes", *QUICK, expect=1)[1]
+        must("process 4711 on elsewhere" in err, err)
+        must(os.path.exists(os.path.join(r.out, ".repair")), "the repair folder is gone")
+        os.close(fd)
+        swiftlet(r, hub, "verify", r.out, "--repair", "--yes", *QUICK)
+        same("repaired", tree(r.out) == packed(), True)
+        same("left", sorted(os.listdir(partial)), [".swiftlet-install.json", "begun"])
+
+
+@check
 def verify_compares_with_a_source_when_asked():
     layer = "packed_experts/layer_02.bin"
     other = packed("q35moe-c")

@@ -482,8 +482,9 @@ static int32_t lease_still(swl_store *s, int32_t layer, const int32_t *experts, 
         bool hit = l->entries[experts[i]].state == SWL_ENTRY_READY;
 
         e = hit ? experts[i] : lendable(s, l);
-        if (e < 0 || (!hit && !n_stage--))
+        if (e < 0 || (!hit && i && !n_stage))
             break;
+        n_stage -= !hit && n_stage;
         if (in_cache(l, e))
             swl_cache_withdraw(&l->cache, e);
         l->entries[e].n_leases++;

@@ -409,14 +409,17 @@ static swl_status prompt(bench *b, const bench_row *r, swl_error *err)
     return st ? st : stopped(err);
 }
 
-static int32_t warm_up_tokens(const bench_row *r)
+/* Where the pool does not hold everything, what it holds has to settle: as many as a run has. */
+static int32_t warm_up_tokens(const bench *b, const bench_row *r)
 {
-    return r->kind != BENCH_PROMPT && r->n > 8 ? r->n / 8 : r->n;
+    bool all = b->s.plan.pool_slots >= b->s.plan.n_experts;
+
+    return r->kind != BENCH_PROMPT && all && r->n > 8 ? r->n / 8 : r->n;
 }
 
 static swl_status run_once(bench *b, const bench_row *r, bool warm_up, swl_error *err)
 {
-    int32_t n = warm_up ? warm_up_tokens(r) : r->n;
+    int32_t n = warm_up ? warm_up_tokens(b, r) : r->n;
 
     go_back(b, r);
     if (r->kind == BENCH_PROMPT)
@@ -493,7 +496,7 @@ static swl_status warm_up(bench *b, bench_row *r, swl_error *err)
     if (!st && s.expert_bytes_read && s.reading_ns) {
         r->in_flight = (int32_t)((double)s.read_ns / (double)s.reading_ns + 0.5);
         r->in_flight = r->in_flight < 1 ? 1 : r->in_flight > IN_FLIGHT_MAX ? IN_FLIGHT_MAX : r->in_flight;
-        r->bytes_per_run = (double)s.expert_bytes_read * r->n / warm_up_tokens(r);
+        r->bytes_per_run = (double)s.expert_bytes_read * r->n / warm_up_tokens(b, r);
     }
     return st;
 }

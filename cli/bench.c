@@ -486,18 +486,23 @@ static swl_status clocked_run(bench *b, const bench_row *r, bool warm_up, double
     return st;
 }
 
-/* Says how the drive is to be measured: with as many reads in flight, and for as many bytes. */
+/* How the drive is to be measured next: as a run has just read. */
+static void note_reads(bench_row *r, const swl_model_stats *s)
+{
+    if (!s->expert_bytes_read || !s->reading_ns)
+        return;
+    r->in_flight = (int32_t)((double)s->read_ns / (double)s->reading_ns + 0.5);
+    r->in_flight = r->in_flight < 1 ? 1 : r->in_flight > IN_FLIGHT_MAX ? IN_FLIGHT_MAX : r->in_flight;
+    r->bytes_per_run = (double)s->expert_bytes_read;
+}
+
 static swl_status warm_up(bench *b, bench_row *r, swl_error *err)
 {
     swl_model_stats s;
     double seconds;
     swl_status st = clocked_run(b, r, true, &seconds, &s, err);
 
-    if (!st && s.expert_bytes_read && s.reading_ns) {
-        r->in_flight = (int32_t)((double)s.read_ns / (double)s.reading_ns + 0.5);
-        r->in_flight = r->in_flight < 1 ? 1 : r->in_flight > IN_FLIGHT_MAX ? IN_FLIGHT_MAX : r->in_flight;
-        r->bytes_per_run = (double)s.expert_bytes_read * r->n / warm_up_tokens(b, r);
-    }
+    note_reads(r, &s);
     return st;
 }
 
@@ -545,6 +550,7 @@ static swl_status timed_run(bench *b, bench_row *r, int i, swl_error *err)
     add_stats(&r->stats, &s);
     r->faults_minor += minor - minor_before;
     r->faults_major += major - major_before;
+    note_reads(r, &s);
     r->beside[i].read_bytes = (double)s.expert_bytes_read;
     r->beside[i].reading = 1e-9 * (double)s.reading_ns;
     return st;

@@ -39,8 +39,8 @@ typedef struct bench_row {
     int32_t n_runs;
     double seconds[BENCH_RUNS_MAX]; /* of each run */
     bench_beside beside[BENCH_RUNS_MAX];
-    int32_t in_flight;       /* reads on their way at once, on average; 0: nothing was read to warm up */
-    double bytes_per_run;    /* read, as expected from warming up */
+    int32_t in_flight;       /* of the last run that read: reads on their way at once, on average; 0: none has */
+    double bytes_per_run;    /* that it read */
     double drive[BENCH_RUNS_MAX + 1]; /* bytes a second with so many in flight, before each run and after the last; or 0 */
     swl_profile profile;     /* over all runs */
     swl_model_stats stats;   /* likewise */

@@ -87,8 +87,10 @@ static void replay_rows(struct swl_model *m, int32_t index, int32_t n_rows)
         o->token = (o->token + n_rows) % o->log->n_tokens;
 }
 
-/* Of eight guesses about 80 % come true with trained weights; here it is drawn. */
-enum { GUESS_PERCENT = 80 };
+/* Of all k guesses about 80 % come true with trained weights, and of the likeliest more than of the others; here it is drawn:
+ * the first of eight comes true in 97.5 % of the cases, the last in 62.5 %. On the demo model 90 % of the experts that were read
+ * on the likeliest two guesses not in memory were used, and three quarters of those on four. */
+enum { WRONG_PER_MILLE = 200 };
 
 void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t *ids)
 {
@@ -108,7 +110,7 @@ void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t *ids)
     for (i = 0; i < k; i++) {
         int32_t other = (int32_t)(draw(&state) % (uint64_t)m->config->n_experts);
 
-        if (draw(&state) % 100 >= GUESS_PERCENT && !holds(ids, k, other))
+        if (draw(&state) % 1000 < (uint64_t)(WRONG_PER_MILLE * (2 * i + 1) / k) && !holds(ids, k, other))
             ids[i] = other;
     }
 }

@@ -184,3 +184,25 @@ uint32_t swl_crc32c_by_table(uint32_t crc, const void *data, size_t n)
     pthread_once(&once, choose);
     return ~crc_by_table(~crc, data, n);
 }
+
+/* Product of two polynomials modulo that of the checksum; the highest bit is the coefficient of x^0. */
+static uint32_t times(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+    int i;
+
+    for (i = 31; i >= 0; i--, b = b & 1 ? b >> 1 ^ POLYNOMIAL : b >> 1)
+        if (a >> i & 1)
+            product ^= b;
+    return product;
+}
+
+uint32_t swl_crc32c_join(uint32_t a, uint32_t b, uint64_t n_b)
+{
+    uint32_t power = UINT32_C(1) << 23; /* x^8, x^16, x^32, ...: as many zero bytes behind a */
+
+    for (; n_b; n_b >>= 1, power = times(power, power))
+        if (n_b & 1)
+            a = times(power, a);
+    return a ^ b;
+}

@@ -93,7 +93,7 @@ static swl_status open_store(swl_model *m, const swl_model_options *opt, swl_err
     swl_store_config c = {.n_layers = m->config->n_layers, .layers = layers, .n_files = ck->n_files, .fds = fds,
                           .paths = paths, .slots_per_layer = m->plan.pool_slots,
                           .slots_min = m->config->n_experts_used, .stage_slots = SWL_STAGE_SLOTS,
-                          .policy = opt->cache_policy,
+                          .policy = opt->cache_policy, .team = m->threads,
                           .verify = opt->no_checksums ? SWL_STORE_VERIFY_NEVER : SWL_STORE_VERIFY_ALWAYS};
     swl_status st = SWL_OK;
 

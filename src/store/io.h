@@ -44,6 +44,7 @@ typedef struct swl_io swl_io;
 
 typedef struct swl_io_ops {
     const char *name;
+    bool arrives_in_wait;      /* `arrived` is called on the thread that is in wait(): while it runs, no other read can end */
     /* Takes all reads of the list. Cannot fail: what goes wrong becomes the outcome of a read. Any thread. */
     void (*submit)(swl_io *io, swl_io_list *reads);
     /* Takes up to max finished reads; with `block` it returns at least one if any is in flight. One thread at a time. */

@@ -166,7 +166,7 @@ static bool can_read(struct io_uring *ring)
 
 swl_status swl_io_uring_open(swl_io **out, int32_t depth, swl_error *err)
 {
-    static const swl_io_ops ops = {"uring", uring_submit, uring_wait, uring_close};
+    static const swl_io_ops ops = {"uring", true, uring_submit, uring_wait, uring_close};
     uring_io *u = swl_calloc(1, sizeof *u);
     int rc;
 

@@ -48,6 +48,7 @@ static swl_status store_init(swl_store *s, const swl_store_config *c, swl_error 
     s->slots_min = c->slots_min ? c->slots_min : 1;
     s->stage_slots = c->stage_slots;
     s->verify = c->verify;
+    s->team = c->team;
     s->n_ranges_max = 1;
     s->ahead_layer = -1;
     s->layers = swl_calloc((size_t)c->n_layers, sizeof *s->layers);

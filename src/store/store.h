@@ -17,6 +17,7 @@
 
 #include <swiftlet/swiftlet.h>
 
+#include "base/threads.h"
 #include "format/range.h"
 #include "store/io.h"
 
@@ -47,6 +48,8 @@ typedef struct swl_store_config {
     swl_store_verify verify;
     swl_io *io;                    /* how to read; the store's from now on, also on an error. NULL: threads, buffered */
     bool direct;                   /* past the page cache where ranges are aligned for it */
+    swl_threads *team;             /* takes checksums where reads end in the caller's wait; borrowed, NULL: none. Callers of the
+                                      store are then not in a loop of the team. */
 } swl_store_config;
 
 typedef struct swl_store swl_store;

@@ -69,6 +69,7 @@ struct swl_store {
     const char **paths;
     swl_io *io;
     swl_store_verify verify;
+    swl_threads *team;
     swl_store_stats stats;
     pthread_mutex_t lock;      /* all of the above that changes */
     pthread_cond_t progress;   /* reads were taken from io, or the poller left */

@@ -99,12 +99,26 @@ static void pieces_give_the_crc_of_the_whole(void **state)
                              by_definition(data, sizeof data));
 }
 
+static void pieces_join_to_the_whole(void **state)
+{
+    static uint8_t p[5000];
+    static const size_t at[] = {0, 1, 7, 8, 64, 1000, 4095, 4096, 4999, 5000};
+    size_t i;
+
+    (void)state;
+    fill(p, sizeof p);
+    for (i = 0; i < sizeof at / sizeof *at; i++)
+        assert_int_equal(swl_crc32c_join(by_definition(p, at[i]), by_definition(p + at[i], sizeof p - at[i]), sizeof p - at[i]),
+                         by_definition(p, sizeof p));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rfc_3720_examples),
         cmocka_unit_test(every_length_and_alignment_agrees_with_the_definition),
         cmocka_unit_test(pieces_give_the_crc_of_the_whole),
+        cmocka_unit_test(pieces_join_to_the_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 
 #include "base/crc32c.h"
 #include "base/file.h"
+#include "store/io_fake.h"
 #include "store/store.h"
 
 enum { EXPERTS = 6, SLOT = 256, LAYERS = 2 };
@@ -279,6 +280,44 @@ static void threads_share_the_pool_while_it_is_resized(void **state)
     share(*state, "uring", true);
 }
 
+/* Large enough to be taken in parts; of odd length. */
+static void a_team_takes_the_same_checksum(void **state)
+{
+    enum { SIZE = 200003 };
+    fixture *f = *state;
+    uint8_t *bytes = malloc(2 * SIZE);
+    swl_range ranges[2] = {{0, 0, SIZE, 0}, {0, SIZE, SIZE, 0}};
+    const int32_t right[] = {0}, wrong[] = {1};
+    uint32_t crc[2];
+    swl_lease lease;
+    swl_error err;
+    swl_threads *team;
+    swl_store_layer layer = {2, 1, ranges, SIZE, crc};
+    swl_store_config c = {.n_layers = 1, .layers = &layer, .n_files = 1, .fds = &f->fd, .paths = f->paths,
+                          .slots_per_layer = 2, .io = &io_fake_new(3, NULL)->base};
+    int i;
+
+    for (i = 0; i < 2 * SIZE; i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 251);
+    assert_int_equal(pwrite(f->fd, bytes, 2 * SIZE, 0), 2 * SIZE);
+    crc[0] = swl_crc32c_by_table(0, bytes, SIZE);
+    crc[1] = swl_crc32c_by_table(0, bytes + SIZE, SIZE) ^ 1;
+    assert_int_equal(swl_threads_create(&team, 3, NULL), SWL_OK);
+    c.team = team;
+    assert_int_equal(swl_store_create(&f->store, &c, NULL), SWL_OK);
+    assert_int_equal(swl_store_lease(f->store, 0, right, 1, SWL_LEASE_ALL, &lease, NULL, NULL), SWL_OK);
+    assert_int_equal(swl_store_wait(f->store, 0, &lease, 1, NULL), SWL_OK);
+    assert_memory_equal(lease.data, bytes, SIZE);
+    swl_store_release(f->store, 0, &lease, 1);
+    assert_int_equal(swl_store_lease(f->store, 0, wrong, 1, SWL_LEASE_ALL, &lease, NULL, NULL), SWL_OK);
+    assert_int_equal(swl_store_wait(f->store, 0, &lease, 1, &err), SWL_E_CORRUPT);
+    swl_store_release(f->store, 0, &lease, 1);
+    swl_store_free(f->store);
+    f->store = NULL;
+    swl_threads_free(team);
+    free(bytes);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -289,6 +328,7 @@ int main(void)
         T(more_leases_than_slots_are_refused_whole),
         T(a_damaged_blob_is_named_and_never_used), T(a_file_cut_short_is_an_error),
         T(threads_share_the_pool_while_it_is_resized),
+        T(a_team_takes_the_same_checksum),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,7 +92,7 @@ const option_row option_rows[OPT_COUNT] = {
                     "read experts past the page cache"},
     [OPT_IO_DEPTH] = {"io-depth", 0, TYPE_INT, MODEL, "N", "0", "what suits the drive", 0, 1024, true, RUNNING, OPT_COUNT,
                       "reads in flight"},
-    [OPT_LOOKAHEAD] = {"lookahead", 0, TYPE_INT, MODEL, "N", "0", NULL, 0, 1024, true, RUNNING, OPT_COUNT,
+    [OPT_LOOKAHEAD] = {"lookahead", 0, TYPE_INT, MODEL, "N", "1", NULL, 0, 1024, true, RUNNING, OPT_COUNT,
                        "experts of the next layer to read on a guess while the drive is idle"},
     [OPT_CACHE_POLICY] = {"cache-policy", 0, TYPE_CHOICE, MODEL, "hybrid|lru|lfu-decay", "hybrid", NULL, 0, 0, true, RUNNING,
                           OPT_COUNT, "which experts stay in memory"},

@@ -124,7 +124,7 @@ static void head_forward(struct swl_model *m, const swl_batch_item *items, int32
 static bool guesses(const struct swl_model *m, int32_t layer)
 {
     return m->lookahead && m->work.n_rows == 1 && layer < m->config->n_layers &&
-           m->config->layers[layer].ffn == SWL_FFN_MOE;
+           m->config->layers[layer].ffn == SWL_FFN_MOE && swl_store_guesses(m->store, layer);
 }
 
 static swl_status read_alone(struct swl_model *m, const swl_batch_item *items, int32_t n_items, swl_error *err)

@@ -11,6 +11,7 @@
 void swl_model_options_init(swl_model_options *opt)
 {
     memset(opt, 0, sizeof *opt);
+    opt->lookahead = 1;
 }
 
 /* Fills in what the caller left open and refuses what is out of range. */
@@ -27,7 +28,7 @@ static swl_status take_options(swl_model *m, const swl_model_options *opt, int32
     if (opt->ctx_tokens < 0 || opt->ctx_tokens > m->config->ctx_max)
         return swl_fail(err, SWL_E_ARG, "context of %d tokens, this model allows 1 to %d", opt->ctx_tokens,
                         m->config->ctx_max);
-    if (opt->lookahead < 0 || opt->lookahead > m->config->n_experts_used)
+    if (opt->lookahead < 0 || (m->config->n_experts && opt->lookahead > m->config->n_experts_used))
         return swl_fail(err, SWL_E_ARG, "lookahead of %d experts, expected 0 to %d", opt->lookahead,
                         m->config->n_experts_used);
     if (opt->pool_slots < 0 || opt->n_threads < 0)

@@ -273,14 +273,12 @@ void swl_moe_guess(struct swl_model *m, int32_t layer)
     swl_work *w = &m->work;
     int32_t n_experts = m->config->n_experts, k = m->config->n_experts_used;
 
-    if (m->override.log || m->override.routes != SWL_ROUTES_MODEL) {
+    swl_phase_enter(m, SWL_PHASE_ROUTER);
+    swl_norm_rows(m, &w->norm, w->x, l->norm_post, 1);
+    swl_group_run(m, &l->router, &w->norm, 1, w->router, n_experts + 1);
+    top_k(w->router, n_experts, k, w->topk);
+    swl_phase_enter(m, SWL_PHASE_OTHER);
+    if (m->override.log || m->override.routes != SWL_ROUTES_MODEL)
         swl_routes_guess(m, layer, w->topk);
-    } else {
-        swl_phase_enter(m, SWL_PHASE_ROUTER);
-        swl_norm_rows(m, &w->norm, w->x, l->norm_post, 1);
-        swl_group_run(m, &l->router, &w->norm, 1, w->router, n_experts + 1);
-        top_k(w->router, n_experts, k, w->topk);
-        swl_phase_enter(m, SWL_PHASE_OTHER);
-    }
     swl_store_prefetch(m->store, layer, w->topk, k, m->lookahead);
 }

@@ -3,9 +3,9 @@
  * third on a shared machine, so the best of two turns counts, and the usual way is left only for one that is clearly faster;
  * for buffered reads only where direct ones are crippled, because those leave the processors and the page cache alone.
  *
- * Usual are direct reads: by threads when there are checksums, because those are then taken on several processors while
- * other reads go on (store_bench, routes with 3.4 misses a layer, 4 deep, 7 rounds on a virtual machine with 2 processors,
- * median: threads 98 % of bare reads, io_uring 89 %; without checksums io_uring 101 %); else by io_uring.
+ * Usual are direct reads by io_uring, where there is one: no thread of it takes a processor from the team, and a read is on its
+ * way at once also when all of them compute. Where nothing is computed threads were ahead, because each takes the checksums of
+ * its own reads; where something is they are not (docs/expert-store.md).
  */
 #define _GNU_SOURCE
 #include "store/probe.h"
@@ -40,7 +40,6 @@ typedef struct way {
 } way;
 
 static const way ways[] = {{"uring", true, 16}, {"uring", true, 4}, {"threads", true, 8}, {"threads", false, 8}};
-static const way ways_with_sums[] = {{"threads", true, 8}, {"uring", true, 16}, {"uring", true, 4}, {"threads", false, 8}};
 
 /* ---- what the container is like ----------------------------------------------------------------------------------- */
 
@@ -185,7 +184,6 @@ static bool fits(const way *w, const swl_io_wish *wish)
 static bool measure_all(swl_io_choice *out, const swl_io_wish *wish, const swl_store_config *c)
 {
     probe p = {.c = c, .random = (uint64_t)(swl_seconds() * 1e9), .sums = has_sums(c)};
-    const way *w = p.sums ? ways_with_sums : ways;
     enum { N_WAYS = sizeof ways / sizeof *ways };
     double speed[N_WAYS] = {0}, best = 0.0, s;
     int32_t i, k, turn;
@@ -199,16 +197,16 @@ static bool measure_all(swl_io_choice *out, const swl_io_wish *wish, const swl_s
     p.mem = swl_big_alloc(p.mem_bytes);
     for (turn = 0; p.mem && turn < N_TURNS; turn++)
         for (k = 0; k < N_WAYS; k++) {
-            s = fits(&w[k], wish) ? measure(&p, &w[k]) : 0.0;
+            s = fits(&ways[k], wish) ? measure(&p, &ways[k]) : 0.0;
             speed[k] = s > speed[k] ? s : speed[k];
         }
     for (k = 0; k < N_WAYS; k++) {
-        if (speed[k] <= best * (w[k].direct ? CLEARLY : CRIPPLED))
+        if (speed[k] <= best * (ways[k].direct ? CLEARLY : CRIPPLED))
             continue;
         best = speed[k];
-        snprintf(out->backend, sizeof out->backend, "%s", w[k].backend);
-        out->direct = w[k].direct;
-        out->depth = w[k].depth;
+        snprintf(out->backend, sizeof out->backend, "%s", ways[k].backend);
+        out->direct = ways[k].direct;
+        out->depth = ways[k].depth;
         out->gb_per_s = speed[k] * 1e-9;
     }
     swl_big_free(p.mem, p.mem_bytes);
@@ -217,7 +215,7 @@ static bool measure_all(swl_io_choice *out, const swl_io_wish *wish, const swl_s
 
 /* ---- remembering -------------------------------------------------------------------------------------------------- */
 
-/* One line: swiftlet-io 2 KEY BACKEND direct|buffered DEPTH GB/s */
+/* One line: swiftlet-io 3 KEY BACKEND direct|buffered DEPTH GB/s */
 static bool recall(swl_io_choice *out, const swl_io_wish *wish)
 {
     char *text = NULL, key[129], mode[16], end;
@@ -226,7 +224,7 @@ static bool recall(swl_io_choice *out, const swl_io_wish *wish)
 
     if (!wish->cache_path || !wish->cache_key || swl_file_load(&text, NULL, wish->cache_path, CACHE_BYTES_MAX, NULL))
         return false;
-    ok = sscanf(text, "swiftlet-io 2 %128s %15s %15s %d %lf%c", key, c.backend, mode, &c.depth, &c.gb_per_s, &end) == 6 &&
+    ok = sscanf(text, "swiftlet-io 3 %128s %15s %15s %d %lf%c", key, c.backend, mode, &c.depth, &c.gb_per_s, &end) == 6 &&
          end == '\n' && !strcmp(key, wish->cache_key) && c.depth >= 1 && c.depth <= SWL_IO_DEPTH_MAX &&
          (!strcmp(c.backend, "uring") || !strcmp(c.backend, "threads")) &&
          (!strcmp(mode, "direct") || !strcmp(mode, "buffered"));
@@ -246,7 +244,7 @@ static void remember(const swl_io_choice *c, const swl_io_wish *wish)
 
     if (!wish->cache_path || !wish->cache_key)
         return;
-    text = swl_asprintf("swiftlet-io 2 %s %s %s %d %.3f\n", wish->cache_key, c->backend, c->direct ? "direct" : "buffered",
+    text = swl_asprintf("swiftlet-io 3 %s %s %s %d %.3f\n", wish->cache_key, c->backend, c->direct ? "direct" : "buffered",
                         c->depth, c->gb_per_s);
     if (text)
         swl_file_save(wish->cache_path, text, strlen(text), NULL);
@@ -255,15 +253,15 @@ static void remember(const swl_io_choice *c, const swl_io_wish *wish)
 
 /* ---- choosing ----------------------------------------------------------------------------------------------------- */
 
-/* Buffered reads are copied by the processor: by several threads, then, as are checksums. */
-static void usual(swl_io_choice *out, const swl_io_wish *wish, bool can_direct, bool sums)
+/* Buffered reads are copied by the processor: by several threads, then. */
+static void usual(swl_io_choice *out, const swl_io_wish *wish, bool can_direct)
 {
     swl_io *io = NULL;
 
     out->direct = wish->direct == SWL_DIRECT_ON || (wish->direct == SWL_DIRECT_AUTO && can_direct);
     if (wish->backend)
         snprintf(out->backend, sizeof out->backend, "%s", wish->backend);
-    else if (out->direct && !sums && !swl_io_open(&io, "uring", 1, NULL))
+    else if (out->direct && !swl_io_open(&io, "uring", 1, NULL))
         snprintf(out->backend, sizeof out->backend, "uring");
     else
         snprintf(out->backend, sizeof out->backend, "threads");
@@ -309,7 +307,7 @@ swl_status swl_io_choose(swl_io_choice *out, const swl_io_wish *wish, const swl_
         return swl_fail(err, SWL_E_UNSUPPORTED, "I/O: direct reads were asked for, but %s",
                         aligned(c) ? "the file system does not have them" : "this container's experts are not aligned");
     if (!worth || !recall(out, wish)) {
-        usual(out, wish, can_direct, has_sums(c));
+        usual(out, wish, can_direct);
         if (worth && measure_all(out, wish, c))
             remember(out, wish);
     }

@@ -244,15 +244,16 @@ static void drop_guesses(swl_store *s, swl_store_part *l)
 
 enum { AHEAD_ENOUGH = 64, AHEAD_PAUSE = 512 };
 
-/* Goes on only where a third of the guesses come true. Wrong ones cost little, because the drive was idle, but not nothing:
- * they can be in the way of the next call's reads. */
+/* Goes on only where two thirds of the guesses come true. Wrong ones cost little, because the drive was idle, but not nothing:
+ * they can be in the way of the next call's reads. With 94 % of the experts in memory, where every second guess is wrong,
+ * decode lost 2 to 8 %. */
 static void judge_guesses(swl_store_part *l)
 {
     if (l->ahead_pause)
         l->ahead_pause--;
     if (l->ahead_tried < AHEAD_ENOUGH)
         return;
-    if (3 * l->ahead_right < l->ahead_tried)
+    if (3 * l->ahead_right < 2 * l->ahead_tried)
         l->ahead_pause = AHEAD_PAUSE;
     l->ahead_tried /= 2;
     l->ahead_right /= 2;
@@ -546,6 +547,17 @@ swl_status swl_store_lease(swl_store *s, int32_t layer, const int32_t *experts, 
 }
 
 /* ---- guessing ----------------------------------------------------------------------------------------------------- */
+
+bool swl_store_guesses(swl_store *s, int32_t layer)
+{
+    const swl_store_part *l = &s->layers[layer];
+    bool guesses;
+
+    pthread_mutex_lock(&s->lock);
+    guesses = l->n_kept < l->desc.n_experts && !l->ahead_pause;
+    pthread_mutex_unlock(&s->lock);
+    return guesses;
+}
 
 static bool may_guess(const swl_store *s, const swl_store_part *l, int32_t expert)
 {

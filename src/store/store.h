@@ -89,6 +89,8 @@ void swl_store_release(swl_store *s, int32_t layer, swl_lease *leases, int32_t n
  * before anyone leases it. NULL when no slot is free. For experts made in memory: nothing is read for them. */
 uint8_t *swl_store_put(swl_store *s, int32_t layer, int32_t expert);
 
+/* Whether a guess would be read at all: not where all experts are in memory, nor in a layer that is left alone. */
+bool swl_store_guesses(swl_store *s, int32_t layer);
 /* A guess that the next call will use these experts of a layer, likeliest first: advice. While nothing else is being read,
  * reads the first n_reads of those that are not in memory into free slots of the stage, so nothing is evicted and nothing is
  * in the way of what is needed. The next announcement for the layer settles it: what was guessed right takes its place when it is leased, the

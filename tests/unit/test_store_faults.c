@@ -357,10 +357,13 @@ static void a_layer_whose_guesses_are_wrong_is_left_alone(void **state)
     assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
     f.config.slots_per_layer = 2;
     assert_int_equal(swl_store_resize(f.store, 2, NULL), SWL_OK);
+    assert_true(swl_store_guesses(f.store, 0));
     for (i = 0; i < 300; i++) {
         assert_int_equal(use_token(&f, 0, warm, 2, NULL), SWL_OK);
         swl_store_prefetch(f.store, 0, guess, 1, 1);
     }
+    assert_false(swl_store_guesses(f.store, 0));
+    assert_true(swl_store_guesses(f.store, 1));
     swl_store_ahead_get(f.store, 0, &n_read, &n_used);
     assert_in_range(n_read, 30, 100);
     assert_int_equal(n_used, 0);

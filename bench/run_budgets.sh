@@ -20,6 +20,6 @@ for size in ${*:-2600M 4G 6G 8G}; do
         [ "$size" = max ] || memory="--memory $size"
         # shellcheck disable=SC2086
         record budgets memory="$size" -- --synthetic "$SHAPES" -t "$THREADS" $memory -p 512,2048 -n 64 -r 5 \
-            --routes $routes --profile ${CONTAINER:+--output "$CONTAINER"}
+            --routes $routes --profile --limits ${CONTAINER:+--output "$CONTAINER"}
     done
 done

@@ -45,6 +45,16 @@ INLINE uint64_t eight_codes(const uint8_t *p, int bits)
     return bits == 8 ? word : _pdep_u64(word, 0x0101010101010101u * ((1u << bits) - 1));
 }
 
+/* Codes 8 * k to 8 * k + 7 of the 32 at p, each in a byte. Whole words are read, all of them inside of the 32 codes. */
+INLINE int64_t codes_of_32(const uint8_t *p, int k, int bits)
+{
+    int at = k * bits + 8 <= 4 * bits ? k * bits : 4 * bits - 8;
+    uint64_t word;
+
+    __builtin_memcpy(&word, p + at, 8);
+    return (int64_t)_pdep_u64(word >> 8 * (k * bits - at), 0x0101010101010101u * ((1u << bits) - 1));
+}
+
 /* 32 codes in column order. */
 INLINE __m256i load_codes(const uint8_t *p, int bits)
 {
@@ -56,8 +66,8 @@ INLINE __m256i load_codes(const uint8_t *p, int bits)
 
         return _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
     }
-    return _mm256_set_epi64x((int64_t)eight_codes(p + 3 * bits, bits), (int64_t)eight_codes(p + 2 * bits, bits),
-                             (int64_t)eight_codes(p + bits, bits), (int64_t)eight_codes(p, bits));
+    return _mm256_set_epi64x(codes_of_32(p, 3, bits), codes_of_32(p, 2, bits), codes_of_32(p, 1, bits),
+                             codes_of_32(p, 0, bits));
 }
 
 #endif

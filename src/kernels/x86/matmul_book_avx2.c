@@ -12,43 +12,6 @@
 
 enum { FEW = 4, BATCH = 8 };
 
-/* ---- scales ---------------------------------------------------------------------------------------------- */
-
-/* 2^(b - 128), which is 2^-1 times E8M0: a subnormal for 0 and 1, a NaN for 255. */
-INLINE __m256 scales_e8m0(__m256i b)
-{
-    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(b, _mm256_set1_epi32(1)), 23);
-    __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), b);
-    __m256i nan = _mm256_cmpeq_epi32(b, _mm256_set1_epi32(255));
-    __m256i v = _mm256_blendv_epi8(small, normal, _mm256_cmpgt_epi32(b, _mm256_set1_epi32(1)));
-
-    return _mm256_castsi256_ps(_mm256_blendv_epi8(v, _mm256_set1_epi32(0x7fc00000), nan));
-}
-
-/* 2^-1 times E4M3: exponent and mantissa where float32 has them, times 2^119. */
-INLINE __m256 scales_e4m3(__m256i b)
-{
-    __m256i magnitude = _mm256_and_si256(b, _mm256_set1_epi32(0x7f));
-    __m256i sign = _mm256_slli_epi32(_mm256_and_si256(b, _mm256_set1_epi32(0x80)), 24);
-    __m256 f = _mm256_mul_ps(_mm256_castsi256_ps(_mm256_slli_epi32(magnitude, 20)),
-                             _mm256_castsi256_ps(_mm256_set1_epi32(246 << 23)));
-    __m256i nan = _mm256_cmpeq_epi32(magnitude, _mm256_set1_epi32(0x7f));
-    __m256i v = _mm256_blendv_epi8(_mm256_castps_si256(f), _mm256_set1_epi32(0x7fc00000), nan);
-
-    return _mm256_castsi256_ps(_mm256_or_si256(v, sign));
-}
-
-/* Eight scales from number i on. */
-INLINE __m256 book_scales(const swl_matrix *w, int64_t i, swl_wtype type)
-{
-    __m256i b;
-
-    if (type == SWL_W_NL4)
-        return load_scales(w->sdtype, w->scales, i);
-    b = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(w->scales + i)));
-    return type == SWL_W_NVFP4 ? scales_e4m3(b) : scales_e8m0(b);
-}
-
 /* ---- sums of units --------------------------------------------------------------------------------------- */
 
 INLINE __m256i products(__m256i w, const int8_t *x)
@@ -81,16 +44,6 @@ INLINE __m256i dots_16(const __m256i *w, const int8_t *x)
     __m256i a = add_quads(products(w[0], x), products(w[1], x + 32), products(w[2], x + 64), products(w[3], x + 96));
 
     return _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-}
-
-/* The scales of the activation for units [u, u + 8). */
-INLINE __m256 act_scales(const float *scale, int32_t u, int unit)
-{
-    if (unit == 32)
-        return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(scale + u / 2)),
-                                        _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
-    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_castsi128_ps(_mm_loadl_epi64((const void *)(scale + u / 4)))),
-                                    _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------ */
@@ -142,7 +95,7 @@ INLINE void one_row(const swl_matrix *w, int64_t row, const tokens *t, int32_t n
             v[i] = _mm256_shuffle_epi8(table, load_codes(data + u * unit / 2 + 16 * i, 4));
         for (k = 0; k < n_tok; k++) {
             __m256i dot = unit == 32 ? dots_32(v, t->q[k] + u * unit) : dots_16(v, t->q[k] + u * unit);
-            __m256 s = _mm256_mul_ps(ws, act_scales(t->scale[k], u, unit));
+            __m256 s = _mm256_mul_ps(ws, act_scales(t->scale[k] + u * unit / SWL_ACT_GROUP, unit));
 
             sum[k][u / BATCH % 2] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), s, sum[k][u / BATCH % 2]);
         }
@@ -182,6 +135,10 @@ INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_
 {
     int32_t first, k;
 
+    if (swl_matmul_tile_pays_avx2(w, n_tok)) {
+        swl_matmul_tile_avx2(w, row0, n_rows, a, tok, n_tok, out, ldo);
+        return;
+    }
     for (first = 0; first < n_tok; first += FEW) {
         tokens t = {.n = min_i32(FEW, n_tok - first)};
 

@@ -291,6 +291,10 @@ INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_
     swl_act from = *a;
     swl_matrix part = *w;
 
+    if (swl_matmul_tile_pays_avx2(w, n_tok)) {
+        swl_matmul_tile_avx2(w, row0, n_rows, a, tok, n_tok, out, ldo);
+        return;
+    }
     for (i = 0, t = 0; i < passes; i++, t = end) {
         const int32_t *list = tok ? tok + t : NULL;
 

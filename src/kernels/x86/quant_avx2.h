@@ -36,6 +36,69 @@ INLINE __m256 load_scales(swl_dtype t, const uint8_t *p, int64_t i)
     return _mm256_loadu_ps((const void *)(p + 4 * i));
 }
 
+/* 2^(b - 128), which is 2^-1 times E8M0: a subnormal for 0 and 1, a NaN for 255. */
+INLINE __m256 scales_e8m0(__m256i b)
+{
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(b, _mm256_set1_epi32(1)), 23);
+    __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), b);
+    __m256i nan = _mm256_cmpeq_epi32(b, _mm256_set1_epi32(255));
+    __m256i v = _mm256_blendv_epi8(small, normal, _mm256_cmpgt_epi32(b, _mm256_set1_epi32(1)));
+
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(v, _mm256_set1_epi32(0x7fc00000), nan));
+}
+
+/* 2^-1 times E4M3: exponent and mantissa where float32 has them, times 2^119. */
+INLINE __m256 scales_e4m3(__m256i b)
+{
+    __m256i magnitude = _mm256_and_si256(b, _mm256_set1_epi32(0x7f));
+    __m256i sign = _mm256_slli_epi32(_mm256_and_si256(b, _mm256_set1_epi32(0x80)), 24);
+    __m256 f = _mm256_mul_ps(_mm256_castsi256_ps(_mm256_slli_epi32(magnitude, 20)),
+                             _mm256_castsi256_ps(_mm256_set1_epi32(246 << 23)));
+    __m256i nan = _mm256_cmpeq_epi32(magnitude, _mm256_set1_epi32(0x7f));
+    __m256i v = _mm256_blendv_epi8(_mm256_castps_si256(f), _mm256_set1_epi32(0x7fc00000), nan);
+
+    return _mm256_castsi256_ps(_mm256_or_si256(v, sign));
+}
+
+/* Eight scales from number i on. */
+INLINE __m256 book_scales(const swl_matrix *w, int64_t i, swl_wtype type)
+{
+    __m256i b;
+
+    if (type == SWL_W_NL4)
+        return load_scales(w->sdtype, w->scales, i);
+    b = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(w->scales + i)));
+    return type == SWL_W_NVFP4 ? scales_e4m3(b) : scales_e8m0(b);
+}
+
+/* The scales of an activation's next eight units of a size, of which the first begins a group. */
+INLINE __m256 act_scales(const float *scale, int unit)
+{
+    if (unit == 64)
+        return _mm256_loadu_ps(scale);
+    if (unit == 32)
+        return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(scale)),
+                                        _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_castsi128_ps(_mm_loadl_epi64((const void *)scale))),
+                                    _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+}
+
+/* The sums of an activation's next eight units of a size. */
+INLINE __m256i unit_sums(const int32_t *sum, int unit)
+{
+    __m256i a = _mm256_loadu_si256((const void *)sum), b, c, d;
+
+    if (unit == 16)
+        return a;
+    b = _mm256_loadu_si256((const void *)(sum + 8));
+    if (unit == 32)
+        return _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8);
+    c = _mm256_loadu_si256((const void *)(sum + 16));
+    d = _mm256_loadu_si256((const void *)(sum + 24));
+    a = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+    return _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
 /* Eight codes of `bits` bits, each in a byte. */
 INLINE uint64_t eight_codes(const uint8_t *p, int bits)
 {

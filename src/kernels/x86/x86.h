@@ -44,6 +44,10 @@ swl_matmul_fn swl_matmul_q_a2_avx2, swl_matmul_q_a3_avx2, swl_matmul_q_a4_avx2, 
     swl_matmul_f_a2_avx2, swl_matmul_f_a3_avx2, swl_matmul_f_a4_avx2, swl_matmul_f_a5_avx2, swl_matmul_f_a6_avx2,
     swl_matmul_f_a8_avx2, swl_matmul_q_mxfp4_avx2, swl_matmul_q_nvfp4_avx2, swl_matmul_q_nl4_avx2;
 
+/* For many tokens; matmul_q_*_avx2 call it where it pays. What has VNNI takes any number, of all these formats. */
+swl_matmul_fn swl_matmul_tile_avx2, swl_matmul_q_avxvnni;
+bool swl_matmul_tile_pays_avx2(const swl_matrix *w, int32_t n_tok);
+
 void swl_quantise_act_avx2(const float *x, int32_t cols, int8_t *q, float *scale, int32_t *sum);
 void swl_rms_norm_avx2(float *out, const float *x, const float *w, int32_t n, float eps);
 void swl_l2_norm_avx2(float *x, int32_t n, float eps, float scale);

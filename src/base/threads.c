@@ -1,8 +1,10 @@
 /*
- * threads.c: the worker team. A loop is published by raising `generation`; workers take indexes from one atomic counter
- * (big and little cores, and a core that another process took, balance themselves). Waiting spins a bounded time, because
- * the gap between two loops of a forward pass is microseconds, and then sleeps on a condition, so that a waiting team costs
- * nothing while the disk is slow or no one asks.
+ * threads.c: the worker team. A loop is published by raising `generation`; workers enter it through a gate and take indexes
+ * from one atomic counter (big and little cores, and a core that another process took, balance themselves). Once nothing is
+ * left to take, the caller closes the gate and waits for those inside alone: a worker that the system has not let run since
+ * the loop began comes late, finds the gate closed, and holds up nobody. Waiting spins a bounded time, because the gap
+ * between two loops of a forward pass is microseconds, and then sleeps on a condition, so that a waiting team costs nothing
+ * while the disk is slow or no one asks.
  */
 #define _GNU_SOURCE
 #include "base/threads.h"
@@ -20,6 +22,8 @@
  * thread-local storage out of it (of ThreadSanitizer 786 KB). */
 #define STACK_BYTES (2u << 20)
 #define SPIN_ROUNDS 4000 /* about 20 to 100 microseconds of pause instructions */
+
+#define GATE_OPEN (1u << 31)
 
 /* What a worker has taken and not begun, -1: nothing. */
 typedef struct claim {
@@ -39,13 +43,13 @@ struct swl_threads {
     void (*fn_ahead)(void *, int32_t, int32_t, int32_t);
     void *arg;
     int32_t n_index;
-    bool quit;
+    _Atomic bool quit;
     char pad0[64]; /* the three hot words keep a cache line each */
     _Atomic uint32_t generation; /* a new loop, or quit */
     char pad1[64];
     _Atomic int32_t next;        /* next index to take */
     char pad2[64];
-    _Atomic int32_t busy;        /* workers that have not finished this generation */
+    _Atomic uint32_t gate;       /* GATE_OPEN while a loop may be entered, plus the workers inside; not the caller */
     char pad3[64];
     _Atomic int32_t n_sleeping;  /* workers in the work condition */
     _Atomic bool caller_sleeping;
@@ -126,6 +130,26 @@ static uint32_t wait_for_work(swl_threads *t, uint32_t seen)
     return g;
 }
 
+/* What a loop is about may be read between these two alone. */
+static bool enter(swl_threads *t)
+{
+    uint32_t v = atomic_load_explicit(&t->gate, memory_order_relaxed);
+
+    while (v & GATE_OPEN)
+        if (atomic_compare_exchange_weak(&t->gate, &v, v + 1))
+            return true;
+    return false;
+}
+
+static void leave(swl_threads *t)
+{
+    if (atomic_fetch_sub(&t->gate, 1) == 1 && atomic_load(&t->caller_sleeping)) { /* the last, and the gate is closed */
+        pthread_mutex_lock(&t->lock);
+        pthread_cond_signal(&t->done);
+        pthread_mutex_unlock(&t->lock);
+    }
+}
+
 static void *worker_main(void *arg)
 {
     worker w = *(worker *)arg;
@@ -137,11 +161,9 @@ static void *worker_main(void *arg)
         seen = wait_for_work(t, seen);
         if (t->quit)
             return NULL;
-        take_indexes(t, w.id);
-        if (atomic_fetch_sub(&t->busy, 1) == 1 && atomic_load(&t->caller_sleeping)) {
-            pthread_mutex_lock(&t->lock);
-            pthread_cond_signal(&t->done);
-            pthread_mutex_unlock(&t->lock);
+        if (enter(t)) {
+            take_indexes(t, w.id);
+            leave(t);
         }
     }
 }
@@ -156,18 +178,19 @@ static void publish(swl_threads *t)
     }
 }
 
-static void wait_until_done(swl_threads *t)
+static void wait_until_left(swl_threads *t)
 {
     int i;
 
+    atomic_fetch_and(&t->gate, ~GATE_OPEN);
     for (i = 0; i < SPIN_ROUNDS; i++) {
-        if (!atomic_load_explicit(&t->busy, memory_order_acquire))
+        if (!atomic_load_explicit(&t->gate, memory_order_acquire))
             return;
         pause_cpu();
     }
     pthread_mutex_lock(&t->lock);
-    atomic_exchange(&t->caller_sleeping, true); /* an exchange: the load of busy must not pass it, in emulators either */
-    while (atomic_load(&t->busy))
+    atomic_exchange(&t->caller_sleeping, true); /* an exchange: no load of the gate may pass it, in emulators either */
+    while (atomic_load(&t->gate))
         pthread_cond_wait(&t->done, &t->lock);
     atomic_store(&t->caller_sleeping, false);
     pthread_mutex_unlock(&t->lock);
@@ -179,10 +202,10 @@ static void run_team(swl_threads *t, int32_t n, void *arg)
     t->arg = arg;
     t->n_index = n;
     atomic_store_explicit(&t->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&t->busy, t->n - 1, memory_order_relaxed);
+    atomic_store(&t->gate, GATE_OPEN);
     publish(t);
     take_indexes(t, 0);
-    wait_until_done(t);
+    wait_until_left(t);
 }
 
 void swl_threads_run(swl_threads *t, int32_t n, void (*fn)(void *, int32_t, int32_t), void *arg)

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -91,6 +93,83 @@ static void next_index_is_known_early(void **state)
     }
 }
 
+/* A worker that does not run: its signal handler waits. */
+static pthread_t second;
+static _Atomic int held, let_go;
+
+static void hold(int sig)
+{
+    (void)sig;
+    held = 1;
+    while (!let_go)
+        usleep(100);
+    held = 0;
+}
+
+typedef struct meeting {
+    _Atomic int met, seen[N], by_second;
+} meeting;
+
+/* Two indexes, one for each of two workers. */
+static void meet(void *arg, int32_t i, int32_t worker)
+{
+    meeting *m = arg;
+
+    (void)i;
+    if (worker == 1)
+        second = pthread_self();
+    m->met++;
+    while (m->met < 2)
+        usleep(100);
+}
+
+static void count_by_whom(void *arg, int32_t i, int32_t worker)
+{
+    meeting *m = arg;
+
+    m->seen[i]++;
+    m->by_second += worker == 1;
+}
+
+static void count_ahead_by_whom(void *arg, int32_t i, int32_t next, int32_t worker)
+{
+    (void)next;
+    count_by_whom(arg, i, worker);
+}
+
+static void a_worker_that_does_not_run_is_not_waited_for(void **state)
+{
+    static meeting m;
+    swl_threads *t;
+    int i;
+
+    (void)state;
+    alarm(60); /* whoever waits for it waits for ever */
+    signal(SIGUSR1, hold);
+    assert_int_equal(swl_threads_create(&t, 2, NULL), SWL_OK);
+    swl_threads_run(t, 2, meet, &m);
+    usleep(50000); /* the second one sleeps by now, and holds no lock */
+    pthread_kill(second, SIGUSR1);
+    while (!held)
+        usleep(100);
+    for (i = 0; i < 10; i++) {
+        swl_threads_run(t, N, count_by_whom, &m);
+        swl_threads_run_ahead(t, N, count_ahead_by_whom, &m);
+    }
+    assert_int_equal(m.by_second, 0);
+    let_go = 1;
+    while (held)
+        usleep(100);
+    m.met = 0;
+    swl_threads_run(t, 2, meet, &m); /* it takes part again */
+    for (i = 0; i < 10; i++)
+        swl_threads_run(t, N, count_by_whom, &m);
+    for (i = 0; i < N; i++)
+        assert_int_equal(m.seen[i], 30);
+    swl_threads_free(t);
+    alarm(0);
+}
+
 static void refuses_odd_sizes(void **state)
 {
     swl_threads *t;
@@ -107,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_index_runs_once),
         cmocka_unit_test(next_index_is_known_early),
+        cmocka_unit_test(a_worker_that_does_not_run_is_not_waited_for),
         cmocka_unit_test(refuses_odd_sizes),
     };
 

@@ -192,11 +192,8 @@ static void on_unload(void *arg)
 
 static void on_ready(void *arg, const char *url)
 {
-    const serving *s = arg;
-
+    (void)arg;
     out_printf("listening on %s\n", url);
-    if (opt_on(s->a, OPT_VERBOSE))
-        note("serving %s as \"%s\"", s->dir, s->id);
 }
 
 static void on_log(void *arg, bool detail, const char *line)

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,19 +51,6 @@ void srv_random_id(char *to, int n)
     to[n] = 0;
 }
 
-void srv_log(srv_server *s, bool detail, const char *format, ...)
-{
-    char line[512];
-    va_list ap;
-
-    if (!s->opt.log)
-        return;
-    va_start(ap, format);
-    vsnprintf(line, sizeof line, format, ap);
-    va_end(ap);
-    s->opt.log(s->opt.arg, detail, line);
-}
-
 static void end_loop(srv_server *s)
 {
     event_base_loopbreak(s->base);
@@ -105,6 +91,7 @@ static void on_loaded(srv_server *s)
     s->sampling = s->model.sampling;
     if (s->opt.ready)
         s->opt.ready(s->opt.arg, s->url);
+    srv_log(s, true, "serving %s as \"%s\"", s->model.dir, s->model.id);
 }
 
 static void on_fault(srv_server *s, const srv_note *n)
@@ -345,6 +332,7 @@ swl_status swl_server_run(const swl_server_options *opt, swl_error *err)
     snprintf(s->build, sizeof s->build, "swiftlet-%s%s%s", swl_version(), opt->commit && *opt->commit ? "-" : "",
              opt->commit ? opt->commit : "");
     sigaction(SIGPIPE, &ignore, &before); /* a client that went away is an event like others */
+    srv_log_start(s);
     st = run(s, err);
     srv_threads_stop(s);
     if (s->loaded)
@@ -352,6 +340,7 @@ swl_status swl_server_run(const swl_server_options *opt, swl_error *err)
     close_all(s);
     if (opt->unload)
         opt->unload(opt->arg);
+    srv_log_end(s);
     sigaction(SIGPIPE, &before, NULL);
     if (!strncmp(opt->host, "unix:", 5) && (!st || st == SWL_E_CANCELLED))
         unlink(opt->host + 5);

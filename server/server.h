@@ -52,7 +52,8 @@ typedef struct swl_server_options {
     swl_status (*load)(void *arg, swl_server_model *out, swl_error *err);
     void (*unload)(void *arg);
     void (*ready)(void *arg, const char *url); /* the model is there: http://127.0.0.1:8080 */
-    void (*log)(void *arg, bool detail, const char *line); /* from any thread; details are for --verbose */
+    void (*log)(void *arg, bool detail, const char *line); /* from a thread of its own, which it may hold
+                                  * up; one that it never lets go is left behind. Details are for --verbose */
     void *arg;
 } swl_server_options;
 

@@ -4,6 +4,7 @@
  *   event thread    sockets, HTTP, encoding of answers, all lists and counters; never waits for anything but events
  *   worker thread   reads bodies: inflates, parses, makes requests of them (rendering and tokenising take a while)
  *   engine thread   swl_engine_step; its events are copied and go to the event thread
+ *   log thread      writes the log, and is the only one that this may hold up
  *
  * A request's way: conn.c (bytes) -> guard.c (may it?) -> route.c (what is it?) -> worker: body.c and a dialect's decoder
  * -> job.c (admission, events, heartbeats) -> the dialect's encoder -> conn.c.
@@ -56,6 +57,7 @@ typedef struct srv_conn srv_conn;
 typedef struct srv_job srv_job;
 typedef struct srv_route srv_route;
 typedef struct srv_note srv_note;
+typedef struct srv_logger srv_logger;
 struct srv_metrics;
 
 /* Shares of the memory that requests may take (request_bytes), so that together they stay within it. */
@@ -90,6 +92,7 @@ struct srv_server {
     double drain_end;
     bool cancelled_all;
     struct srv_metrics *metrics;
+    srv_logger *logger;         /* NULL: nothing is logged */
 
     pthread_t engine_thread, worker_thread;
     bool engine_started, worker_started;
@@ -106,11 +109,17 @@ struct srv_server {
     srv_job *work_first, **work_last;
 };
 
-void srv_log(srv_server *s, bool detail, const char *format, ...) __attribute__((format(printf, 3, 4)));
 double srv_now(void);
 void srv_arm(struct event *timer, double seconds);
 /* Letters and digits, n of them and a NUL. */
 void srv_random_id(char *to, int n);
+
+/* ---- log: from any thread, waiting for nobody ---- */
+
+void srv_log(srv_server *s, bool detail, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void srv_log_start(srv_server *s);
+/* What waits is written, or given up when that takes too long. */
+void srv_log_end(srv_server *s);
 
 /* ---- routes ---- */
 

@@ -1,6 +1,7 @@
 """The server in tests: started on a scripted engine, spoken to by bytes; and the count that ends a test program."""
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -167,7 +168,7 @@ class Server:
     """swiftlet serve on the script in the environment. With `hold` the script stands still at that place, at once and until
     release(): what a test sees then does not depend on how long things take."""
 
-    def __init__(self, *options, model=None, program=None, hold=None, **script):
+    def __init__(self, *options, model=None, program=None, hold=None, stderr=None, **script):
         self.folder = tempfile.TemporaryDirectory(prefix="swiftlet-server-")
         model = model or os.path.join(self.folder.name, "tiny.qpack")
         os.makedirs(model, exist_ok=True)
@@ -182,7 +183,7 @@ class Server:
             options.index("--host") + 1].startswith("unix:") else None
         env = environment(SCRIPT_REQUESTS=self.requests, SCRIPT_STARTS=self.starts, **{k: str(v) for k, v in script.items()})
         self.process = subprocess.Popen([program or PROGRAM, "serve", model, "--port", "0", "-v", *options], stdout=subprocess.PIPE,
-                                        stderr=self.log, env=env)
+                                        stderr=self.log if stderr is None else stderr, env=env)
         self.first_line = self.process.stdout.readline().decode()
         self.connections = []
         if not self.first_line.startswith("listening on "):
@@ -210,6 +211,11 @@ class Server:
         self.log.flush()
         with open(self.log.name, "rb") as f:
             return f.read().decode(errors="replace")
+
+    def logged(self, n):
+        """The log once it has n answers; it is written a little later than they are."""
+        wait_until(lambda: len(re.findall(r" \d{3} \d+\.\d{3} s\n", self.stderr())) >= n)
+        return self.stderr()
 
     def stop(self, number=signal.SIGKILL):
         if self.process.poll() is None:

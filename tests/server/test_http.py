@@ -393,7 +393,7 @@ class Keys(Shared):
     def test_keys_do_not_reach_the_log(self):
         self.server.get("/v1/models", "x-api-key: first-key\r\n")
         self.server.get("/v1/models", "x-api-key: wrong-key\r\n")
-        self.assertNotRegex(self.server.stderr(), "first-key|second-key|wrong-key")
+        self.assertNotRegex(self.server.logged(2), "first-key|second-key|wrong-key")
 
 
 class Places(unittest.TestCase):

@@ -4,10 +4,12 @@
 usage: test_life.py PROGRAM     (the program built with scripted.c)
 """
 import json
+import os
 import random
 import re
 import signal
 import socket
+import string
 import threading
 import time
 import unittest
@@ -324,12 +326,12 @@ class Faults(unittest.TestCase):
     def test_prompts_are_logged_when_that_is_wanted(self):
         with Server("--log-prompts") as server:
             server.chat("verysecret")
-            self.assertIn("[user]verysecret", server.stderr())
+            self.assertIn("[user]verysecret", server.logged(1))
 
     def test_unknown_fields_are_named(self):
         with Server() as server:
             server.chat(no_such_field="verysecret", **{"very secret": 1, "store": True})
-            self.assertIn('unknown field "no_such_field"', server.stderr())
+            self.assertIn('unknown field "no_such_field"', server.logged(1))
             self.assertNotRegex(server.stderr(), "secret|store")
 
     def test_nothing_of_a_prompt_is_logged(self):
@@ -338,7 +340,46 @@ class Faults(unittest.TestCase):
                 server.chat("verysecret", **more)
             server.post(CHAT, '{"verysecret":')
             server.get("/v1/models/verysecret?verysecret")
-            self.assertNotIn("verysecret", server.stderr())
+            self.assertNotIn("verysecret", server.logged(6))
+
+
+class ALogThatNobodyReads(unittest.TestCase):
+    """Standard error is a pipe that is full from the beginning."""
+    FIELDS = {"field_%s%s" % (a, b): 1 for a in string.ascii_lowercase for b in string.ascii_lowercase}  # a line for each
+
+    def setUp(self):
+        self.read, self.write = os.pipe()
+        os.set_blocking(self.write, False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(self.write, b"x" * 4096)
+        os.set_blocking(self.write, True)
+
+    def tearDown(self):
+        os.close(self.read)
+        if self.write:
+            os.close(self.write)
+
+    def test_nobody_waits_for_it_and_what_was_lost_is_told(self):
+        got = []
+        with Server("--log-prompts", stderr=self.write) as server:
+            for _ in range(30):
+                self.assertEqual(server.chat(max_tokens=1, **self.FIELDS).status, 200)
+            self.assertEqual(server.get("/health").status, 200)
+            reader = threading.Thread(target=lambda: got.extend(iter(lambda: os.read(self.read, 65536), b"")), daemon=True)
+            reader.start()
+            wait_until(lambda: re.search(rb"swiftlet: [1-9]\d* lines of the log were lost", b"".join(got)))
+            server.get("/nowhere")
+            wait_until(lambda: b"GET other 404" in b"".join(got))
+        os.close(self.write)
+        reader.join()
+        self.write = None
+
+    def test_it_does_not_keep_the_server_from_ending(self):
+        with Server(stderr=self.write) as server:
+            server.chat(max_tokens=1, **self.FIELDS)
+            self.assertEqual(server.stop(signal.SIGTERM), 0)
+            server.stop = lambda: None
 
 
 class TheEnd(unittest.TestCase):

@@ -521,10 +521,10 @@ static void input(srv_conn *c)
     while (more && (c->state == SRV_READ_HEAD || c->state == SRV_READ_BODY))
         more = c->state == SRV_READ_HEAD ? read_head(c) : read_body(c);
     c->in_callback = false;
-    if (c->state == SRV_LINGER)
-        evbuffer_drain(bufferevent_get_input(c->bev), evbuffer_get_length(bufferevent_get_input(c->bev)));
     if (c->state == SRV_BUSY && evbuffer_get_length(bufferevent_get_input(c->bev)) > c->server->limits.ahead)
-        srv_conn_destroy(c);
+        c->close_after = true; /* more than is kept: nothing behind this request will be answered */
+    if (c->state == SRV_LINGER || (c->state == SRV_BUSY && c->close_after))
+        evbuffer_drain(bufferevent_get_input(c->bev), evbuffer_get_length(bufferevent_get_input(c->bev)));
 }
 
 static void on_read(struct bufferevent *bev, void *arg)

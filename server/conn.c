@@ -53,6 +53,26 @@ static void free_request(srv_conn *c)
     c->route = NULL;
 }
 
+/* Large pieces of what is not sent yet count as the server's memory, like bodies; each connection has a share for small ones. */
+static bool hold_unsent(srv_conn *c, size_t n)
+{
+    srv_server *s = c->server;
+
+    if (n <= s->limits.unread / 4)
+        return true;
+    if (atomic_load(&s->held) + n > s->limits.held)
+        return false;
+    atomic_fetch_add(&s->held, n);
+    c->unsent += n;
+    return true;
+}
+
+static void release_unsent(srv_conn *c)
+{
+    atomic_fetch_sub(&c->server->held, c->unsent);
+    c->unsent = 0;
+}
+
 /* Once for each answer, when its last byte is written or nobody is there to read it. */
 static void note_request(srv_conn *c)
 {
@@ -81,6 +101,7 @@ void srv_conn_destroy(srv_conn *c)
         srv_job_cancel(j);
     }
     free_request(c);
+    release_unsent(c);
     if (c->bev)
         bufferevent_free(c->bev);
     c->bev = NULL;
@@ -180,9 +201,16 @@ static void write_bytes(srv_conn *c, const char *p, size_t n)
 void srv_reply(srv_conn *c, int http, const char *type, const char *more, const void *body, size_t n)
 {
     srv_text t = {0};
+    srv_error e = {0};
 
     if (c->state == SRV_DEAD)
         return;
+    if (!srv_conn_is_head(c) && !hold_unsent(c, n)) {
+        srv_fail(&e, 503, "unavailable_error", NULL, "too many large answers at a time");
+        e.retry_after = 2;
+        srv_reply_error(c, &e);
+        return;
+    }
     if (c->state != SRV_BUSY) /* before the body was read: where the next request begins is not known */
         c->close_after = true;
     if (c->head.method && !c->head.keep_alive)
@@ -266,12 +294,17 @@ void srv_stream_begin(srv_conn *c, const char *type, const char *more)
     c->http = c->state == SRV_DEAD ? 0 : 200;
 }
 
-void srv_stream_write(srv_conn *c, const char *p, size_t n)
+void srv_stream_write(srv_conn *c, const char *p, size_t n, bool repeats)
 {
     char size[24];
 
     if (c->state == SRV_DEAD || !n)
         return;
+    if (repeats && !hold_unsent(c, n)) {
+        srv_log(c->server, true, "a client is dropped: there is no memory for %zu bytes that it has not read yet", n);
+        srv_conn_destroy(c);
+        return;
+    }
     if (c->chunked_out) {
         snprintf(size, sizeof size, "%zx\r\n", n);
         write_bytes(c, size, strlen(size));
@@ -279,7 +312,7 @@ void srv_stream_write(srv_conn *c, const char *p, size_t n)
     write_bytes(c, p, n);
     if (c->chunked_out)
         write_bytes(c, "\r\n", 2);
-    if (evbuffer_get_length(bufferevent_get_output(c->bev)) > c->server->limits.unread + n) {
+    if (evbuffer_get_length(bufferevent_get_output(c->bev)) > c->server->limits.unread + c->unsent + n) {
         srv_log(c->server, true, "a client left %zu bytes unread and is dropped", c->server->limits.unread);
         srv_conn_destroy(c);
     }
@@ -543,6 +576,7 @@ static void on_write(struct bufferevent *bev, void *arg)
 
     (void)bev;
     c->last_write = srv_now();
+    release_unsent(c);
     if (c->state != SRV_LINGER)
         return;
     shutdown(c->fd, SHUT_WR);

@@ -41,6 +41,7 @@ srv_job *srv_job_create(srv_conn *c)
     j->anthropic_version = srv_header_get(&c->head, "anthropic-version") != NULL;
     j->received = j->last_write = srv_now();
     j->created = (int64_t)time(NULL);
+    j->answer.most = c->server->limits.held / 2;
     j->next = c->server->jobs;
     if (j->next)
         j->next->prev = j;
@@ -106,7 +107,7 @@ void srv_job_write(srv_job *j, const srv_text *t)
     if (!j->conn || !t->n)
         return;
     j->last_write = srv_now();
-    srv_stream_write(j->conn, t->p, t->n);
+    srv_stream_write(j->conn, t->p, t->n, !j->flushing);
 }
 
 static void flush(srv_job *j)
@@ -117,8 +118,10 @@ static void flush(srv_job *j)
     if (!it || !j->pending.n)
         return;
     j->last_flush = srv_now();
+    j->flushing = true;
     if (j->conn)
         j->encoder->delta(srv_job_choice(j), it, j->pending.p, j->pending.n);
+    j->flushing = false;
     srv_text_clear(&j->pending);
 }
 
@@ -328,6 +331,8 @@ void srv_job_prepared(srv_job *j)
         drop(j);
         return;
     }
+    if (!e.http && !j->encoder && j->answer.failed)
+        srv_invalid(&e, "", "the answer would be larger than the %zu bytes that there is memory for", j->answer.most);
     if (!e.http && !j->encoder) {
         reply_prepared(j);
     } else if (e.http || !admit(j, &e)) {

@@ -113,6 +113,7 @@ struct srv_job {
     double received, submitted, first_token, last_write, last_progress, last_flush;
     srv_item *pending_item;    /* whose text waits to be sent together */
     srv_text pending;
+    bool flushing;             /* what is written now is new text, and repeats nothing */
     srv_text scratch;
     void *state;               /* the encoder's, freed with free() */
 };

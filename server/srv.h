@@ -87,7 +87,7 @@ struct srv_server {
     int n_conns;
     srv_job *jobs;
     int32_t n_active;           /* jobs with the engine */
-    atomic_size_t held;         /* bytes of bodies, read or being read, and of what they were parsed to */
+    atomic_size_t held;         /* bytes of bodies, read or being read, of what they were parsed to, and of large answers until they are sent */
     srv_limits limits;
     double drain_end;
     bool cancelled_all;
@@ -158,6 +158,7 @@ struct srv_conn {
     srv_head head;
     srv_text body;
     size_t held;              /* of the server's, */
+    size_t unsent;            /* likewise, of answers */
     srv_chunks chunks;
     const srv_route *route;
     srv_job *job;
@@ -177,7 +178,8 @@ void srv_reply_json(srv_conn *c, int http, const char *more, const srv_text *t);
 void srv_reply_error(srv_conn *c, const srv_error *e);
 /* An answer in pieces. */
 void srv_stream_begin(srv_conn *c, const char *type, const char *more);
-void srv_stream_write(srv_conn *c, const char *p, size_t n);
+/* `repeats`: request or answer, and is as large as they are, however quickly the client reads. */
+void srv_stream_write(srv_conn *c, const char *p, size_t n, bool repeats);
 /* Ends it; `whole` false: so that the client sees that it was cut. */
 void srv_stream_end(srv_conn *c, bool whole);
 void srv_conn_destroy(srv_conn *c);

@@ -25,7 +25,7 @@ static bool make_room(srv_text *t, size_t n)
     size_t room = t->room ? t->room : 256;
     char *grown;
 
-    if (t->failed || n > SIZE_MAX / 4 || t->n > SIZE_MAX / 4)
+    if (t->failed || n > SIZE_MAX / 4 || t->n > SIZE_MAX / 4 || (t->most && t->n + n > t->most))
         t->failed = true;
     if (t->failed || t->n + n + 1 <= t->room)
         return !t->failed;

@@ -1,6 +1,6 @@
 /*
- * text.h: growing text, and JSON written into it. Memory that cannot be had is remembered in `failed` and makes the text
- * empty, so that only the end of a piece of work asks.
+ * text.h: growing text, and JSON written into it. Memory that cannot be had, or that it may not have, is remembered in
+ * `failed` and makes the text empty, so that only the end of a piece of work asks.
  */
 #ifndef SERVER_TEXT_H
 #define SERVER_TEXT_H
@@ -12,6 +12,7 @@
 typedef struct srv_text {
     char *p; /* NUL-terminated once something was added; NULL before */
     size_t n, room;
+    size_t most; /* bytes that it may have; 0: any number */
     bool failed;
 } srv_text;
 

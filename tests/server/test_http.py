@@ -325,6 +325,33 @@ class Memory(Shared):
         self.assertEqual((a.status, a.error["type"]), (400, "invalid_request_error"), a)
         self.assertIn("larger than", a.error["message"])
         self.assertEqual(self.server.chat(logprobs=True, top_logprobs=20, max_tokens=100).status, 200)
+        text = "ab" * 50000  # each byte is a token here, and one of them is 20 bytes of the answer
+        a = self.server.post("/tokenize", {"content": text, "with_pieces": True})
+        self.assertEqual((a.status, len(a.json["tokens"])), (200, 100000))
+        a = self.server.post("/tokenize", {"content": text * 4, "with_pieces": True})
+        self.assertEqual((a.status, a.error["message"]), (400, "the answer would be larger than the 4194304 bytes that there is memory for"))
+
+    def test_answers_that_nobody_reads(self):
+        body = {"content": "ab" * 50000, "with_pieces": True}
+        answered = lambda: self.server.stderr().count("POST tokenize")
+        before, already = rss(self.server), answered()
+        waiting = [self.server.connect() for _ in range(40)]
+        for c in waiting:
+            c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            c.request("POST", "/tokenize", body)
+        wait_until(lambda: answered() == already + 40)
+        self.assertLess(rss(self.server), before + (32 << 20))
+        self.assertIn(503, [c.answer().status for c in waiting[-10:]])
+        for c in waiting:
+            c.socket.close()
+        wait_until(lambda: self.server.post("/tokenize", body).status == 200)
+
+    def test_large_events_reach_who_reads_them(self):
+        """Events of Responses repeat what was asked, several of them at once."""
+        a = self.server.post("/v1/responses", {"input": "hi", "instructions": "x" * 90000, "stream": True, "max_output_tokens": 5})
+        self.assertEqual(a.status, 200)
+        self.assertEqual([e["type"] for e in a.events()][::len(a.events()) - 1], ["response.created", "response.incomplete"])
+        self.assertGreater(len(a.body), 270000)
 
 
 class Visitors(Shared):

@@ -52,17 +52,19 @@ static bool is_busy(srv_job *j, int32_t slot, srv_error *e)
     swl_engine_stats stats;
 
     swl_engine_stats_get(j->server->model.engine, &stats, slots, 64);
-    if (slot >= 64 || !slots[slot].running)
+    if (slot < 0 || slot >= 64 || !slots[slot].running)
         return false;
     srv_fail(e, 503, "unavailable_error", NULL, "the slot is being used by a request");
     e->retry_after = 2;
     return true;
 }
 
-static bool failed(const swl_error *err, srv_error *e)
+static bool failed(srv_job *j, int32_t slot, const swl_error *err, srv_error *e)
 {
     srv_error fault;
 
+    if (err->code == SWL_E_ARG && is_busy(j, slot, e)) /* since a moment ago */
+        return false;
     switch (err->code) {
     case SWL_E_UNSUPPORTED:
         return srv_fail(e, 501, "not_supported_error", NULL, "%s", err->message);
@@ -106,7 +108,7 @@ static bool erase(srv_job *j, int32_t slot, const char *name, srv_error *e)
 
     err.code = name ? swl_engine_file_erase(engine, name, &n_bytes, &err) : swl_engine_slot_erase(engine, slot, &n_tokens, &err);
     if (err.code)
-        return failed(&err, e);
+        return failed(j, name ? -1 : slot, &err, e);
     if (name)
         answer(j, slot, name, NULL, 0, "bytes_erased", n_bytes, "erase_ms", srv_now() - begin);
     else
@@ -132,7 +134,7 @@ bool srv_slot_action(srv_job *j, srv_error *e)
     err.code = what == ACTION_SAVE ? swl_engine_slot_save(engine, slot, name, &file, &err) :
                                      swl_engine_slot_restore(engine, slot, name, &file, &err);
     if (err.code)
-        return failed(&err, e);
+        return failed(j, slot, &err, e);
     if (what == ACTION_SAVE)
         answer(j, slot, name, "n_saved", file.n_tokens, "n_written", file.bytes, "save_ms", srv_now() - begin);
     else

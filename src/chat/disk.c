@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -110,7 +111,7 @@ static swl_status add_listed(swl_disk *d, const char *name, swl_error *err)
         return no_memory(err);
     }
     memcpy(f->name, name, HEX + sizeof suffix); /* is_ours */
-    if (!swl_snapshot_peek(&f->info, path, NULL) &&
+    if (!swl_snapshot_peek(&f->info, path, d->ctx_tokens, NULL) &&
         (memcmp(f->info.fingerprint, d->fingerprint, sizeof d->fingerprint) || f->info.exact != d->exact)) {
         swl_free(f->info.ids);
         f->info.ids = NULL;
@@ -120,6 +121,18 @@ static swl_status add_listed(swl_disk *d, const char *name, swl_error *err)
     d->bytes += f->info.bytes;
     swl_free(path);
     return SWL_OK;
+}
+
+/* What a program that was killed was writing. Somebody else may be writing here too, but not for an hour. */
+static void remove_leftover(const swl_disk *d, const char *name)
+{
+    const char *number = strstr(name, ".tmp.");
+    char *path = number && number[5] && !number[5 + strspn(number + 5, "0123456789")] ? swl_path_join(d->dir, name) : NULL;
+    struct stat st;
+
+    if (path && !lstat(path, &st) && S_ISREG(st.st_mode) && st.st_mtime < time(NULL) - 3600)
+        unlink(path);
+    swl_free(path);
 }
 
 static int by_use(const void *a, const void *b)
@@ -140,6 +153,8 @@ static swl_status list_dir(swl_disk *d, swl_error *err)
     while (!st && (e = readdir(dir)))
         if (is_ours(e->d_name))
             st = add_listed(d, e->d_name, err);
+        else
+            remove_leftover(d, e->d_name);
     closedir(dir);
     if (d->n)
         qsort(d->files, (size_t)d->n, sizeof *d->files, by_use);
@@ -340,22 +355,25 @@ swl_status swl_disk_save(swl_disk *d, const swl_session *s, const int32_t *marks
 
     if (st)
         return st;
+    path = swl_path_join(d->dir, name);
+    if (!path)
+        return no_memory(err);
     i = find_name(d, name);
-    if (i >= 0 && d->files[i].info.ids) {
+    if (i >= 0 && d->files[i].info.ids && swl_file_exists(path)) { /* somebody else may have removed it */
         d->files[i].used = d->clock++;
+        swl_free(path);
         return SWL_OK;
     }
     if (i >= 0)
         forget(d, i);
-    path = swl_path_join(d->dir, name);
-    st = path ? write_file(path, s, marks, n_marks, turns, err) : no_memory(err);
+    st = write_file(path, s, marks, n_marks, turns, err);
     if (!st)
         remove_beginnings(d, ids, n);
     f = st ? NULL : new_file(d);
     if (f) {
         memcpy(f->name, name, sizeof f->name);
         f->used = d->clock++;
-        if (swl_snapshot_peek(&f->info, path, err))
+        if (swl_snapshot_peek(&f->info, path, d->ctx_tokens, err))
             f->info.ids = NULL;
         d->bytes += f->info.bytes;
         if (f->info.bytes > d->bytes_max)

@@ -193,7 +193,7 @@ swl_status swl_engine_slot_restore(swl_engine *e, int32_t slot, const char *name
     swl_step_acquire(e);
     st = find_slot(e, slot, &s, err);
     if (!st)
-        st = swl_snapshot_peek(&info, path, err);
+        st = swl_snapshot_peek(&info, path, e->model->ctx_tokens, err);
     if (!st)
         st = read_slot(e, s, path, &info, err);
     if (!st)

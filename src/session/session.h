@@ -55,6 +55,7 @@ typedef struct swl_snapshot_info {
     uint64_t bytes;            /* of the file, */
     uint64_t snapshot_bytes;   /* and of the snapshot that it begins with, at most as many */
 } swl_snapshot_info;
-swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, swl_error *err);
+/* Of one with more than n_max tokens, nothing. */
+swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, int32_t n_max, swl_error *err);
 
 #endif

@@ -342,7 +342,7 @@ swl_status swl_snapshot_load(swl_session *s, const char *path, swl_error *err)
 
 /* ---- looking without loading ---- */
 
-swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, swl_error *err)
+swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, int32_t n_max, swl_error *err)
 {
     uint8_t head[HEAD_BYTES];
     uint32_t n;
@@ -357,6 +357,8 @@ swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, swl_error
     if (!st && (memcmp(head, magic, sizeof magic) || (head[7] != 1 && head[7] != 2)))
         st = swl_fail_at(err, SWL_E_CORRUPT, path, 0, "%s is not a snapshot of this program", path);
     memcpy(&n, head + 44, 4);
+    if (!st && n > (uint32_t)n_max)
+        st = swl_fail_at(err, SWL_E_BUDGET, path, 44, "%s holds %" PRIu32 " tokens, there is room for %d", path, n, n_max);
     if (!st && (uint64_t)n * 4 + (uint64_t)head[41] * 4 + HEAD_BYTES > out->bytes)
         st = swl_fail_at(err, SWL_E_CORRUPT, path, 44, "%s: %" PRIu32 " tokens do not fit into %" PRIu64 " bytes", path, n,
                          out->bytes);

@@ -169,6 +169,43 @@ class Kept(unittest.TestCase):
             self.assertEqual(answers[0]["choices"][0]["message"], answers[1]["choices"][0]["message"])
             self.assertGreater(answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"], 100)
 
+    def test_what_others_do_to_the_folder(self):
+        """What a killed program was writing goes when it is old, and nothing else; a file that somebody removed is written again;
+        one that says it holds more than fits takes no memory."""
+        with tempfile.TemporaryDirectory() as folder:
+            question = {"messages": [{"role": "user", "content": "Write a short story about kindness. " * 8}], **GREEDY}
+            options = ["--threads", "2", "-c", "2048", "--session-dir", folder]
+            server = Server(*options, model=MODEL)
+            server.post(CHAT, question)
+            self.assertEqual(server.stop(signal.SIGTERM), 0)
+            [name] = os.listdir(folder)
+            path = os.path.join(folder, name)
+            old = [name + ".tmp.17", "by-hand.tmp.4000000"]
+            others = [name + ".tmp.18", "by-hand.tmp.x", "by-hand.tmp.", "big", "0" * 64 + ".session"]
+            for left in old + others[:3]:
+                with open(os.path.join(folder, left), "w") as f:
+                    f.write("half of it")
+                if not left.endswith("18"):
+                    os.utime(os.path.join(folder, left), (time.time() - 4000,) * 2)
+            with open(path, "rb") as f:
+                head = f.read(44)
+            for left in others[3:]:
+                with open(os.path.join(folder, left), "wb") as f:
+                    f.write(head + (50000000).to_bytes(4, "little"))
+                    f.truncate(300000000)
+            server = Server(*options, model=MODEL)
+            self.assertEqual(sorted(os.listdir(folder)), sorted([name] + others))
+            a = server.post("/slots/1?action=restore", {"filename": "big"})
+            self.assertEqual((a.status, a.error["param"]), (400, "filename"), a)
+            self.assertIn("holds 50000000 tokens", a.error["message"])
+            with open("/proc/%d/status" % server.process.pid) as f:
+                peak = int(f.read().split("VmHWM:")[1].split()[0])
+            self.assertLess(peak, 150000)
+            self.assertGreater(server.post(CHAT, question).json["usage"]["prompt_tokens_details"]["cached_tokens"], 50)
+            os.remove(path)
+            self.assertEqual(server.stop(signal.SIGTERM), 0)
+            self.assertIn(name, os.listdir(folder))
+
     def test_calls_are_replayed_token_by_token_also_by_the_next_server(self):
         """A client spells the arguments its own way; the next server, too, computes only what is new, and answers the same."""
         p = next(p for p in oracle("demo_greedy.json")["prompts"] if p["name"] == "chat-tool")

@@ -73,6 +73,8 @@ static bool failed(srv_job *j, int32_t slot, const swl_error *err, srv_error *e)
     case SWL_E_CORRUPT: /* of the file that the client named */
     case SWL_E_MISMATCH:
     case SWL_E_BUDGET:
+        if (err->os_errno) /* the disk is full */
+            return srv_library(e, err, "filename");
         srv_library(&fault, err, "");
         return srv_invalid(e, "filename", "%s", fault.message);
     default:

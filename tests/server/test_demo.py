@@ -8,6 +8,7 @@ import json
 import math
 import os
 import signal
+import subprocess
 import tempfile
 import time
 import unittest
@@ -205,6 +206,28 @@ class Kept(unittest.TestCase):
             os.remove(path)
             self.assertEqual(server.stop(signal.SIGTERM), 0)
             self.assertIn(name, os.listdir(folder))
+
+    def test_a_full_disk(self):
+        """It is no fault of the client's, nothing of the file stays, and the next answer comes."""
+        with tempfile.TemporaryDirectory() as top:
+            folder, program = os.path.join(top, "sessions"), os.path.join(top, "program")
+            os.mkdir(folder)
+            with open(program, "w") as f:
+                f.write("""#!/bin/sh
+exec unshare --user --map-root-user --mount sh -c 'mount -t tmpfs -o size=64k tmpfs "$0" && exec "$@"' %s %s "$@"
+""" % (folder, harness.PROGRAM))
+            os.chmod(program, 0o755)
+            if subprocess.run([program, "--version"], capture_output=True).returncode:
+                self.skipTest("no file system can be mounted")
+            with Server("--threads", "2", "-c", "512", "--session-dir", folder, program=program, model=MODEL) as server:
+                server.chat("Why is the sky blue? " * 5, **GREEDY)
+                slot = max(server.get("/slots").json, key=lambda s: s["n_past"])["id"]
+                a = server.post("/slots/%d?action=save" % slot, {"filename": "a"})
+                self.assertEqual((a.status, a.error["type"]), (500, "server_error"), a)
+                self.assertIn("No space", a.error["message"])
+                self.assertEqual(server.post("/slots/%d?action=erase" % slot, {"filename": "a"}).status, 404)
+                self.assertEqual(os.listdir("/proc/%d/root%s" % (server.process.pid, folder)), [])
+                self.assertEqual(server.chat("Hi", max_tokens=2).status, 200)
 
     def test_calls_are_replayed_token_by_token_also_by_the_next_server(self):
         """A client spells the arguments its own way; the next server, too, computes only what is new, and answers the same."""

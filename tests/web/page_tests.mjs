@@ -377,6 +377,8 @@ tests["two tabs in one chat lose nothing and see each other"] = async (b) => {
   await until(async () => (await two.locator(".chat-title").count()) === 2, "lists agree");
   await stop(one);
   await two.locator(".chat-title", { hasText: "start" }).click();
+  await until(async () => (await questions(two)).join() === "start,from two", "the second tab's own branch");
+  await label(two, (await label(two, "Previous version").isEnabled()) ? "Previous version" : "Next version").click();
   await until(async () => (await two.locator(".message").count()) === 6, "what the first tab added is there");
 };
 
@@ -432,11 +434,17 @@ tests["two tabs that write before they hear of each other show both branches, an
     await label(page, "Stop").click();
     await idle(page);
   }
-  for (const page of [one, two]) {
+  for (const [page, question] of [[one, "from one"], [two, "from two"]]) {
     await page.reload();
     await until(async () => (await page.locator(".message.user .version").allInnerTexts()).join().endsWith("/2"), "both branches, read again");
+    equal(await questions(page), ["start", question], "each tab is still where it was");
     equal((await answers(page)).at(-1), "Second.", "the answer");
   }
+  const three = await beside(b, s, one);
+  await until(async () => (await questions(three)).length === 2, "a new tab");
+  const leaf = (await stored(one, "chats"))[0].leaf;
+  const last = (await stored(one)).find((m) => m.id === leaf);
+  equal((await questions(three)).at(-1), (await stored(one)).find((m) => m.id === last.parent).text, "a new tab begins at what was stored last");
 };
 
 tests["an answer that two tabs go on with is written by one of them, from the whole of it"] = async (b) => {

@@ -1,7 +1,7 @@
 // The list of conversations and the one that is shown. Every message has a signal of its own, so that an answer that
 // grows draws itself and nothing else.
 
-import { batch, computed, signal, type Signal } from "@preact/signals";
+import { batch, computed, effect, signal, type Signal } from "@preact/signals";
 import type { Chat, Message, Options } from "../types";
 import * as db from "../lib/db";
 import { fromJson, toJson, toMarkdown } from "../lib/exchange";
@@ -212,11 +212,35 @@ async function endLeft(conv: Conversation): Promise<void> {
   }
 }
 
+// Where in the conversation that it shows this tab is: the stored leaf is that of the tab that wrote last, and a reload is
+// to show what was shown. Other conversations begin where they were left by whatever tab.
+const PLACE = "swiftlet.place";
+
+function keepPlace(): void {
+  const leaf = shown.value?.leaf.value;
+  if (!leaf) return;
+  try {
+    sessionStorage.setItem(PLACE, leaf);
+  } catch {
+    // Then the next page begins at the stored leaf.
+  }
+}
+
+function keptPlace(): string | null {
+  try {
+    return sessionStorage.getItem(PLACE);
+  } catch {
+    return null;
+  }
+}
+
 async function read(conv: Conversation): Promise<void> {
   const { chat: c, messages } = await db.conversation(conv.id);
   batch(() => messages.forEach((m) => conv.take(m)));
-  const leaf = c?.leaf;
-  conv.leaf.value = leaf && conv.all.has(leaf) ? leaf : messages.length ? newestLeaf(conv.all, messages[0].id) : null;
+  const place = keptPlace();
+  const known = (id: string | null | undefined): id is string => !!id && conv.all.has(id);
+  const leaf = known(place) && !(known(c?.leaf) && isBelow(conv.all, c!.leaf, place)) ? place : c?.leaf;
+  conv.leaf.value = known(leaf) ? leaf : messages.length ? newestLeaf(conv.all, messages[0].id) : null;
   await endLeft(conv);
 }
 
@@ -253,6 +277,7 @@ export async function start(): Promise<void> {
   addEventListener("hashchange", () => void fromAddress());
   addEventListener("pageshow", (e) => e.persisted && (reading = reading.then(catchUp).catch(() => {})));
   await fromAddress();
+  effect(keepPlace);
 }
 
 async function fromAddress(): Promise<void> {

@@ -569,8 +569,9 @@ SWL_API swl_status swl_verify(swl_model *m, const char *reference, double tolera
 
 /*
  * swl_pull brings a model from a hub, a mirror or a directory into a .qpack: containers are copied, MLX and Hugging Face
- * checkpoints are converted while they arrive, without being stored; GGUF files are stored first. What is there when it stops, for whatever reason,
- * stays in NAME.qpack.partial, and the next call goes on from it. The target appears under its name complete and checked.
+ * checkpoints and GGUF files are converted while they arrive, without being stored. What is there when it stops, for
+ * whatever reason, stays in NAME.qpack.partial, and the next call goes on from it. The target appears under its name
+ * complete and checked.
  */
 
 typedef enum swl_pull_phase {

@@ -49,6 +49,8 @@ typedef struct gguf_file {
     char *path;
     int fd; /* -1 when the header came from memory */
     uint64_t size;
+    const uint8_t *window; /* bytes [window_begin, + window_bytes) of it, in memory */
+    uint64_t window_begin, window_bytes;
 } gguf_file;
 
 struct swl_gguf {
@@ -438,7 +440,7 @@ static swl_status add_file(swl_gguf *g, char *path, uint64_t size, swl_error *er
         return swl_fail(err, SWL_E_NOMEM, "out of memory for the list of files");
     }
     g->files = f;
-    f[g->n_files++] = (gguf_file){path, -1, size};
+    f[g->n_files++] = (gguf_file){.path = path, .fd = -1, .size = size};
     return SWL_OK;
 }
 
@@ -666,7 +668,21 @@ swl_status swl_gguf_read(const swl_gguf *g, const swl_gguf_tensor *t, uint64_t b
         return swl_fail_at(err, SWL_E_ARG, f->path, (int64_t)t->offset,
                            "%" PRIu64 " bytes from byte %" PRIu64 " of tensor \"%s\" asked for, which has %" PRIu64, n,
                            begin, t->name, t->size);
-    return swl_file_read_at(f->fd, f->path, t->offset + begin, dst, n, err);
+    begin += t->offset;
+    if (begin >= f->window_begin && n <= f->window_bytes && begin - f->window_begin <= f->window_bytes - n) {
+        memcpy(dst, f->window + (begin - f->window_begin), n);
+        return SWL_OK;
+    }
+    return swl_file_read_at(f->fd, f->path, begin, dst, n, err);
+}
+
+void swl_gguf_window(swl_gguf *g, int32_t file, uint64_t begin, const void *data, uint64_t n)
+{
+    gguf_file *f = &g->files[file];
+
+    f->window = data;
+    f->window_begin = begin;
+    f->window_bytes = n;
 }
 
 /* ---- metadata ------------------------------------------------------------------------------------------------------ */

@@ -66,6 +66,9 @@ const char *swl_gguf_path(const swl_gguf *g, int32_t file);
 swl_status swl_gguf_read(const swl_gguf *g, const swl_gguf_tensor *t, uint64_t begin, void *dst, uint64_t n,
                          swl_error *err);
 
+/* From here on swl_gguf_read takes bytes [begin, begin + n) of the file from `data`, which stays the caller's; n 0 ends that. */
+void swl_gguf_window(swl_gguf *g, int32_t file, uint64_t begin, const void *data, uint64_t n);
+
 /* ---- metadata ----
  * Of the first part. Readers: an absent key leaves *out as it was, unless it is required; another type or a value out
  * of range is SWL_E_CORRUPT naming file, key and byte. */

@@ -178,6 +178,28 @@ static swl_status read_made(void *arg, const swl_st_tensor *t, uint64_t begin, v
     return st;
 }
 
+/* ---- in the file's order ---------------------------------------------------------------------------------------------- */
+
+swl_gguf_run swl_gguf_run_at(const swl_checkpoint *c, const swl_st_tensor *t, int64_t row, int64_t n)
+{
+    const source *s = c->source;
+    const made *m = &s->list[t - swl_st_at(c->dense, 0)];
+    int64_t first = file_row(s, m, row);
+    swl_gguf_run r = {.file = m->t->file, .file_row = file_row_bytes(m), .row = row_bytes(m), .n = 1};
+
+    r.begin = m->t->offset + (uint64_t)first * r.file_row;
+    while (r.n < n && file_row(s, m, row + r.n) == first + r.n)
+        r.n++;
+    return r;
+}
+
+void swl_gguf_checkpoint_window(const swl_checkpoint *c, int32_t file, uint64_t begin, const void *data, uint64_t n)
+{
+    const source *s = c->source;
+
+    swl_gguf_window(s->g, file, begin, data, n);
+}
+
 /* ---- the list -------------------------------------------------------------------------------------------------------- */
 
 static swl_status no_memory(const source *s, swl_error *err)

@@ -15,6 +15,19 @@
 /* The engine cannot run what this gives; only a conversion can use it. */
 swl_status swl_gguf_checkpoint_open(swl_checkpoint **out, const char *path, bool exact_scales, swl_error *err);
 
+/* Rows of a tensor of such a checkpoint that follow each other in a file: n of them, each `row` bytes and made of `file_row`
+ * bytes, which begin at byte `begin` of file number `file`. The parts of a quantised matrix are made of the same bytes. */
+typedef struct swl_gguf_run {
+    int32_t file;
+    uint64_t begin, file_row, row;
+    int64_t n;
+} swl_gguf_run;
+
+/* From row `row` on, at most n. */
+swl_gguf_run swl_gguf_run_at(const swl_checkpoint *c, const swl_st_tensor *t, int64_t row, int64_t n);
+/* Bytes [begin, begin + n) of a file of the checkpoint are in memory, in place of the file: swl_gguf_window. */
+void swl_gguf_checkpoint_window(const swl_checkpoint *c, int32_t file, uint64_t begin, const void *data, uint64_t n);
+
 /* What the converter of llama.cpp did to the value heads: HF head k*r + j lies at j*n_k + k. */
 bool swl_gguf_heads_are_tiled(const swl_gguf *g, const char *arch, int64_t vocab);
 

@@ -61,6 +61,9 @@ swl_status swl_puller_list_local(swl_puller *p, const char *dir, swl_error *err)
  * listing. For checks and repairs: nothing is put anywhere. */
 swl_status swl_puller_look(swl_puller *p, swl_error *err);
 
+/* A file with the right name in a hub's cache: its content is checked like any other. NULL: none; free with swl_free. */
+char *swl_puller_find_cached(const swl_puller *p, const swl_entry *e);
+
 /* Sets p->http and p->t for a source that is elsewhere. */
 swl_status swl_puller_connect(swl_puller *p, const swl_source *s, swl_error *err);
 

@@ -157,8 +157,7 @@ static swl_status take_over(item *it, bool same_source, bool unreadable, swl_err
     return SWL_OK;
 }
 
-/* A file with the right name in a hub's cache: its content is checked like any other. Free with swl_free. */
-static char *find_cached(const swl_puller *p, const swl_entry *e)
+char *swl_puller_find_cached(const swl_puller *p, const swl_entry *e)
 {
     const swl_source *s = &p->remote.source;
     char *slash = s->name ? strchr(s->name, '/') : NULL, *path = NULL;
@@ -202,7 +201,7 @@ static swl_status copy_items(job *j, swl_error *err)
 
         if (swl_spans_total(&it->fetch->done) == it->e->size)
             continue;
-        from = j->p->local ? swl_path_join(j->p->local, it->e->path) : it->copied ? NULL : find_cached(j->p, it->e);
+        from = j->p->local ? swl_path_join(j->p->local, it->e->path) : it->copied ? NULL : swl_puller_find_cached(j->p, it->e);
         if (from) {
             it->copied = true;
             swl_spans_clear(&it->fetch->done);

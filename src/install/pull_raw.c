@@ -9,8 +9,11 @@
  * a shard goes on at the first byte of the first step that is not there. Once all shards are through, the data files are read
  * back for their checksums, and the rest of the container is written as for a local conversion.
  *
- * Sources whose tensors are not simply read (FP8 with scales in other places, GGUF) are stored first and converted from
- * disk; so are all when the source is to be kept.
+ * The pieces of a GGUF file are rows that follow each other in it; a step is some of them, and becomes rows of all parts of
+ * a matrix.
+ *
+ * FP8, whose scales lie in other places, is stored first and converted from disk; so are all sources when they are to be
+ * kept, and GGUF files that a cache has.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +22,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "install/gguf_source.h"
 #include "install/open_source.h"
 #include "install/place.h"
 #include "install/qpack_write.h"
@@ -26,6 +30,7 @@
 
 #define HURRY_BYTES (UINT64_C(8) << 20)
 #define ROOM_BYTES  (UINT64_C(64) << 20)
+#define ROWS_BYTES  (UINT64_C(4) << 20) /* of rows of a GGUF file in a step, at least one row */
 
 /* A stretch of a shard that becomes part of the container. */
 typedef struct piece {
@@ -34,6 +39,7 @@ typedef struct piece {
     int32_t out;   /* index of the file */
     int32_t item;  /* of a safetensors file; of slots: the expert */
     uint8_t proj, part;
+    int64_t row, n_rows; /* of the weight, in all of its parts; n_rows 0: not of a GGUF file */
 } piece;
 
 typedef struct out_file {
@@ -88,10 +94,13 @@ static swl_status no_memory(swl_error *err)
 
 /* ---- pieces ---------------------------------------------------------------------------------------------------------- */
 
-static swl_status add_piece(job *j, const swl_weight *w, int part, piece x, swl_error *err)
+static bool is_gguf(const job *j)
 {
-    const swl_slice *s = &w->src[part];
+    return j->c->kind == SWL_CHECKPOINT_GGUF;
+}
 
+static swl_status keep_piece(job *j, const piece *x, swl_error *err)
+{
     if (j->n_pieces == j->room) {
         int32_t room = j->room ? 2 * j->room : 1024;
         piece *p = swl_realloc(j->pieces, (size_t)room, sizeof *p);
@@ -101,22 +110,53 @@ static swl_status add_piece(job *j, const swl_weight *w, int part, piece x, swl_
         j->pieces = p;
         j->room = room;
     }
-    j->used[s->t - swl_st_at(j->c->dense, 0)] = true;
+    j->pieces[j->n_pieces++] = *x;
+    return SWL_OK;
+}
+
+static swl_status add_piece(job *j, const swl_weight *w, int part, piece x, swl_error *err)
+{
+    const swl_slice *s = &w->src[part];
+
     x.shard = s->t->file;
     x.begin = s->t->offset + s->begin;
     x.part = (uint8_t)part;
     swl_weight_steps(w, (swl_part)part, &x.n);
-    j->pieces[j->n_pieces++] = x;
-    return SWL_OK;
+    return keep_piece(j, &x, err);
+}
+
+static swl_status add_rows(job *j, const swl_weight *w, piece x, swl_error *err)
+{
+    const swl_slice *s = &w->src[SWL_PART_WEIGHT];
+    swl_gguf_run r = swl_gguf_run_at(j->c, s->t, 0, 1);
+    int64_t first = (int64_t)(s->begin / r.row), n;
+    uint64_t n_bytes;
+    swl_status st = SWL_OK;
+
+    swl_weight_steps(w, SWL_PART_WEIGHT, &n_bytes);
+    n = (int64_t)(n_bytes / r.row);
+    for (int64_t row = 0; row < n && !st; row += r.n) {
+        r = swl_gguf_run_at(j->c, s->t, first + row, n - row);
+        x.shard = r.file;
+        x.begin = r.begin;
+        x.n = r.file_row * (uint64_t)r.n;
+        x.row = row;
+        x.n_rows = r.n;
+        st = keep_piece(j, &x, err);
+    }
+    return st;
 }
 
 static swl_status add_weight(job *j, const swl_weight *w, piece x, swl_error *err)
 {
     swl_status st = SWL_OK;
 
-    for (int part = 0; part < swl_weight_n_sources(w) && !st; part++)
-        st = add_piece(j, w, part, x, err);
-    return st;
+    for (int part = 0; part < swl_weight_n_sources(w) && !st; part++) {
+        j->used[w->src[part].t - swl_st_at(j->c->dense, 0)] = true;
+        if (!is_gguf(j))
+            st = add_piece(j, w, part, x, err);
+    }
+    return st || !is_gguf(j) ? st : add_rows(j, w, x, err);
 }
 
 static swl_status add_out(job *j, const char *name, uint64_t size, swl_plan_file *dense, swl_plan_slots *slots, swl_error *err)
@@ -278,13 +318,40 @@ static swl_status load_weight(shard *s, swl_error *err)
     return st;
 }
 
+static uint64_t file_row(const piece *x)
+{
+    return x->n / (uint64_t)x->n_rows;
+}
+
 /* Bytes of the step that begins at in_piece. */
 static uint64_t step_bytes(const shard *s)
 {
     const piece *x = &s->pieces[s->at_piece];
-    uint64_t total, step = swl_weight_steps(&s->w, (swl_part)x->part, &total);
+    uint64_t step, total;
 
-    return total - s->in_piece < step ? total - s->in_piece : step;
+    if (!x->n_rows)
+        step = swl_weight_steps(&s->w, (swl_part)x->part, &total);
+    else
+        step = file_row(x) > ROWS_BYTES ? file_row(x) : ROWS_BYTES / file_row(x) * file_row(x);
+    return x->n - s->in_piece < step ? x->n - s->in_piece : step;
+}
+
+/* The rows in the block become rows of each part. */
+static swl_status do_rows(const shard *s, target *t, uint64_t n, swl_error *err)
+{
+    job *j = s->j;
+    const piece *x = t->x;
+    uint64_t row = (uint64_t)x->row + s->in_piece / file_row(x), n_rows = n / file_row(x);
+    swl_status st = SWL_OK;
+
+    swl_gguf_checkpoint_window(j->c, x->shard, x->begin + s->in_piece, s->block, n);
+    for (int part = 0; part < swl_weight_n_sources(&s->w) && !st; part++) {
+        uint64_t bytes = swl_gguf_run_at(j->c, s->w.src[part].t, 0, 1).row;
+
+        st = swl_weight_step(&j->cv, &s->w, (swl_part)part, row * bytes, n_rows * bytes, put, t, err);
+    }
+    swl_gguf_checkpoint_window(j->c, x->shard, 0, NULL, 0);
+    return st;
 }
 
 static swl_status do_step(shard *s, uint64_t n, swl_error *err)
@@ -295,7 +362,8 @@ static swl_status do_step(shard *s, uint64_t n, swl_error *err)
     swl_status st;
 
     j->current = s;
-    st = swl_weight_step(&j->cv, &s->w, (swl_part)x->part, s->in_piece, n, put, &t, err);
+    st = x->n_rows ? do_rows(s, &t, n, err)
+                   : swl_weight_step(&j->cv, &s->w, (swl_part)x->part, s->in_piece, n, put, &t, err);
     if (st)
         return st;
     swl_sha256_update(s->sha, s->block, n);
@@ -426,14 +494,21 @@ static swl_status take_over(shard *s, swl_error *err)
         s->at_piece++;
     if (s->at_piece < s->n_pieces && s->pieces[s->at_piece].begin < at)
         s->in_piece = at - s->pieces[s->at_piece].begin;
+    if (s->in_piece && s->pieces[s->at_piece].n_rows && s->in_piece % file_row(&s->pieces[s->at_piece])) {
+        s->at_piece = 0;
+        s->in_piece = 0;
+        swl_sha256_reset(s->sha);
+        return SWL_OK;
+    }
     return swl_spans_add(&s->fetch->done, 0, at) ? SWL_OK : no_memory(err);
 }
 
-static const char *base_name(const char *path)
+static bool is_of(const job *j, const piece *x, const swl_entry *e)
 {
-    const char *slash = strrchr(path, '/');
+    const char *path = is_gguf(j) ? j->c->source_file(j->c->source, x->shard) : swl_st_path(j->c->dense, x->shard);
+    size_t n = strlen(j->dir);
 
-    return slash ? slash + 1 : path;
+    return !strncmp(path, j->dir, n) && path[n] == '/' && !strcmp(path + n + 1, e->path);
 }
 
 static swl_status set_up_shard(job *j, const swl_entry *e, bool goes_on, swl_error *err)
@@ -447,7 +522,7 @@ static swl_status set_up_shard(job *j, const swl_entry *e, bool goes_on, swl_err
     if (!s->sha)
         return no_memory(err);
     for (int32_t i = 0; i < j->n_pieces; i++)
-        if (!strcmp(base_name(swl_st_path(j->c->dense, j->pieces[i].shard)), e->path)) {
+        if (is_of(j, &j->pieces[i], e)) {
             s->pieces = s->n_pieces ? s->pieces : &j->pieces[i];
             s->n_pieces++;
         } else if (s->n_pieces) {
@@ -467,7 +542,7 @@ static swl_status set_up_shards(job *j, swl_error *err)
     if (!j->shards || !j->fetches)
         return no_memory(err);
     for (int32_t i = 0; i < l->n && !st; i++)
-        if (swl_skeleton_is_shard(&l->e[i]))
+        if (swl_skeleton_is_big(&l->e[i]))
             st = set_up_shard(j, &l->e[i], goes_on, err);
     return st;
 }
@@ -674,7 +749,7 @@ static swl_status stream(job *j, swl_state *final, swl_error *err)
     swl_puller *p = j->p;
     swl_status st = open_outs(j, err);
 
-    j->cv = (swl_converter){.st = j->c->dense, .origin = give_block, .origin_arg = j};
+    j->cv = (swl_converter){.st = j->c->dense, .origin = is_gguf(j) ? NULL : give_block, .origin_arg = j};
     p->gather = gather;
     p->gather_arg = j;
     if (!st)
@@ -710,6 +785,19 @@ static swl_status store(job *j, swl_state *final, swl_error *err)
     return write_rest(j, final, false, err);
 }
 
+static bool is_cached(const swl_puller *p)
+{
+    bool all = true;
+
+    for (int32_t i = 0; i < p->remote.files.n && all; i++) {
+        char *path = swl_puller_find_cached(p, &p->remote.files.e[i]);
+
+        all = path != NULL;
+        swl_free(path);
+    }
+    return all;
+}
+
 static swl_status plan(job *j, bool *stored, swl_error *err)
 {
     swl_puller *p = j->p;
@@ -727,7 +815,7 @@ static swl_status plan(job *j, bool *stored, swl_error *err)
     if (!st)
         st = swl_plan_make(&j->plan, j->c, p->asked.rule, err);
     j->planned = !st;
-    *stored = !st && (j->c->source || p->o->keep_source);
+    *stored = !st && (p->o->keep_source || (is_gguf(j) ? is_cached(p) : j->c->source != NULL));
     if (!st && !*stored)
         st = list_pieces(j, &apart, err);
     *stored |= !apart;

@@ -180,9 +180,9 @@ def add_ffn(f, W, P, B, out, fused):
     out[P + "experts.down_proj"] = f.matrix(B + "ffn_down_exps.weight", down)
 
 
-def write(path, c, W, kind, rng, fused=False, split=0, draft=None, tokenizer=None):
+def write(path, c, W, kind, rng, fused=False, split=0, draft=None, tokenizer=None, ahead=0):
     """c: config; W: weights as numpy_forward.load gives them; kind(name): type of a matrix. Returns the weights that the
-    file holds, by Hugging Face names (experts fused)."""
+    file holds, by Hugging Face names (experts fused). ahead: floats of a tensor that no model has, before all others."""
     arch = "qwen3next" if c["model_type"] == "qwen3_next" else "qwen35moe" if c.get("num_experts") else "qwen35"
     f, out = File(path, arch, kind, rng, split), {}
     L, every = c["num_hidden_layers"], c.get("full_attention_interval") or 4
@@ -193,6 +193,8 @@ def write(path, c, W, kind, rng, fused=False, split=0, draft=None, tokenizer=Non
     add_metadata(f, c, int(bool(draft)), None if regular else [not x for x in attends])
     if tokenizer:
         tokenizer(f.w)
+    if ahead:
+        f.vector("rope_freqs.weight", np.zeros(ahead))
     out["model.embed_tokens.weight"] = f.matrix("token_embd.weight", W["model.embed_tokens.weight"])
     if "lm_head.weight" in W:
         out["lm_head.weight"] = f.matrix("output.weight", W["lm_head.weight"])

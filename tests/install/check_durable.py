@@ -8,10 +8,11 @@ usage: check_durable.py PROGRAM [--states N] [--only WORD] [--seed N] [--times]
   --states N   crash states of each scenario (default 16)
 The last line says "N passed, N failed, N skipped".
 """
-import argparse
+import atexit
 import concurrent.futures
 import errno
 import functools
+import hashlib
 import json
 import os
 import random
@@ -24,14 +25,13 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-import check_pull  # noqa: E402
+import harness  # noqa: E402
 import power_cut  # noqa: E402
-from check_pull import CASES, QUICK, Room, converted, must, packed, raw, same, tree  # noqa: E402
 from fake_hub import Hub  # noqa: E402
+from harness import (CASES, QUICK, Room, Skip, big_source, by_itself, check, converted, must, packed, peak_of, raw,  # noqa: E402
+                     same, sanitized, spoil, swiftlet, tree, wait_for, with_extra)
 
 STATES, SEED, LAYER = 16, 1, None
-check_pull.checks.clear()  # what is registered from here on is what this runs
-check = check_pull.check
 
 
 def layered(r, **more):
@@ -120,7 +120,7 @@ def power_cuts_of_a_replacement():
     """Old or new, never neither."""
     new = {**packed(), "tokenizer_config.json": b'{"chat_template": "new"}'}
     hashes = json.loads(new["hashes.json"])
-    hashes["files"]["tokenizer_config.json"] = check_pull.hashlib.sha256(new["tokenizer_config.json"]).hexdigest()
+    hashes["files"]["tokenizer_config.json"] = hashlib.sha256(new["tokenizer_config.json"]).hexdigest()
     new["hashes.json"] = json.dumps(hashes).encode()
     with Hub(packed()) as old_hub, Hub(new) as hub:
         def resume(p):
@@ -152,10 +152,10 @@ def power_cuts_of_a_repair():
         def start(p):
             p.run(hub)
             for name in spoiled:
-                check_pull.spoil(p, name, 0, b"spoiled")
+                spoil(p, name, 0, b"spoiled")
 
         def repair(p, env=None):
-            check_pull.swiftlet(p, hub, "verify", p.out, "--repair", "--yes", *QUICK, **(env or {}))
+            swiftlet(p, hub, "verify", p.out, "--repair", "--yes", *QUICK, **(env or {}))
 
         def judge(p):
             same("repaired", tree(p.out) == packed(), True)
@@ -244,17 +244,17 @@ def a_sync_that_fails_once():
 
 @check
 def memory_is_bounded_when_the_disk_is_slower_than_the_network():
-    if check_pull.sanitized():
-        raise check_pull.Skip("a sanitizer's library must come first")
-    for files in check_pull.with_extra(60), check_pull.big_source(24):
+    if sanitized():
+        raise Skip("a sanitizer's library must come first")
+    for files in with_extra(60), big_source(24):
         with Hub(files) as hub, Place() as p:
-            peak = check_pull.peak_of(p, hub, "--streams", "8", "--part-size", "8M", **layered(p, DISK_RATE=40 << 20))
+            peak = peak_of(p, hub, "--streams", "8", "--part-size", "8M", **layered(p, DISK_RATE=40 << 20))
             must(peak < 60, "it took", peak, "MiB")
 
 
 def interrupted(p, hub, sign, *command, rate=4 << 20):
     """SIGINT once the program has printed `sign`; it must be gone within a second, and say 130."""
-    run = subprocess.Popen([check_pull.PROGRAM, *command], env=p.environment(hub, **layered(p, DISK_READ_RATE=rate)),
+    run = subprocess.Popen([harness.PROGRAM, *command], env=p.environment(hub, **layered(p, DISK_READ_RATE=rate)),
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     if sign:
         for line in run.stdout:
@@ -268,9 +268,9 @@ def interrupted(p, hub, sign, *command, rate=4 << 20):
     same("exit", run.returncode, 130)
 
 
-@check_pull.by_itself
+@by_itself
 def a_signal_stops_what_hashes_and_repairs_big_files():
-    files = check_pull.with_extra(12)  # three seconds of reading, each time
+    files = with_extra(12)  # three seconds of reading, each time
     source = os.path.join(CASES, "q35moe-a-mlx4")
     with Hub(files) as hub, Place() as p:
         interrupted(p, hub, b'"verify"', "pull", "org/name", "--local-dir", p.out, "--json", *QUICK)
@@ -278,17 +278,17 @@ def a_signal_stops_what_hashes_and_repairs_big_files():
         p.run(hub)
         p.complete(files)
         interrupted(p, hub, b"", "verify", p.out)
-        check_pull.spoil(p, "extra.bin")
+        spoil(p, "extra.bin")
         n = len(hub.requests)
-        run = subprocess.Popen([check_pull.PROGRAM, "verify", p.out, "--repair", "--yes", *QUICK], stdin=subprocess.DEVNULL,
+        run = subprocess.Popen([harness.PROGRAM, "verify", p.out, "--repair", "--yes", *QUICK], stdin=subprocess.DEVNULL,
                                env=p.environment(hub, **layered(p, DISK_READ_RATE=4 << 20)), stderr=subprocess.PIPE)
-        check_pull.wait_for(lambda: any("extra.bin" in path for _, _, path, _ in list(hub.requests[n:])))
+        wait_for(lambda: any("extra.bin" in path for _, _, path, _ in list(hub.requests[n:])))
         time.sleep(0.5)  # it has come, and is hashed
         begin = time.time()
         run.send_signal(signal.SIGINT)
         run.communicate(timeout=30)
         must(time.time() - begin < 1.0 and run.returncode == 130, "took", time.time() - begin, "exit", run.returncode)
-        check_pull.swiftlet(p, hub, "verify", p.out, "--repair", "--yes", *QUICK)
+        swiftlet(p, hub, "verify", p.out, "--repair", "--yes", *QUICK)
         p.complete(files)
         shutil.rmtree(p.out)
         shutil.copytree(source, os.path.join(p.disk, "source"))
@@ -307,23 +307,13 @@ def build_layer(d):
         raise SystemExit("the layer does not build: %s" % p.stderr.decode())
 
 
-def main():
+def prepare(arguments):
     global STATES, SEED
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("--states", type=int, default=STATES)
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--times", action="store_true")
-    a = parser.parse_args()
-    check_pull.PROGRAM, STATES, SEED = os.path.abspath(a.program), a.states, a.seed
-    with tempfile.TemporaryDirectory() as d:
-        build_layer(d)
-        check_pull.TIMES = a.times
-        check_pull.run_checks(check_pull.checks, a.only)
-    print("%d passed, %d failed, %d skipped" % (check_pull.passed, check_pull.failed, check_pull.skipped))
-    return check_pull.failed != 0
+    STATES, SEED = arguments.states, arguments.seed
+    d = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, d, ignore_errors=True)
+    build_layer(d)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.main({"states": STATES, "seed": SEED}, prepare))

@@ -33,5 +33,6 @@ void *swl_win_memmem(const void *where, size_t n_where, const void *what, size_t
 #define mkdir(path, mode)          swl_win_mkdir(path)
 #define memmem(p, n, what, n_what) swl_win_memmem(p, n, what, n_what)
 #define realpath(path, out)        _fullpath(out, path, 0)
+#define lstat(path, out)           stat(path, out) /* the C runtime follows links */
 
 #endif

@@ -472,6 +472,13 @@ class Reports(unittest.TestCase):
         self.assertEqual(p.returncode, 1)
         self.assertEqual(json.loads(p.stdout)["first_bad"], "layer_00")
 
+    def test_verify_takes_a_link_to_a_container(self):
+        with tempfile.TemporaryDirectory() as folder:
+            link = os.path.join(folder, "link.qpack")
+            os.symlink(MODEL, link)
+            p = run("verify", link)
+            self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
+
     def test_info_gives_the_figures_of_the_config(self):
         with open(os.path.join(MODEL, "config.json")) as f:
             config = json.load(f)

@@ -8,7 +8,11 @@
 
 #include "kernels/x86/quant_avx512.h"
 
-enum { HEADS = 8, BLOCK = SWL_ATTN_BLOCK };
+enum {
+    HEADS = 8,
+    BLOCK = SWL_ATTN_BLOCK,
+    AHEAD = 8 /* keys between the one at work and the one that is asked for */
+};
 
 typedef struct cache {
     const uint8_t *k, *v;
@@ -23,7 +27,14 @@ INLINE __m512 load_kv(const uint8_t *p, int64_t at, __mmask16 m, bool half)
     return half ? _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p + 2 * at)) : _mm512_maskz_loadu_ps(m, p + 4 * at);
 }
 
-/* lanes[head][key]: the sixteen lanes of q . k for n_keys keys from key0 on. */
+/* Asks for elements from `at` on. Rows of other heads lie between those of one, an order that no processor guesses. */
+INLINE void ask(const uint8_t *p, int64_t at, bool half)
+{
+    _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)((half ? 2 : 4) * at)), _MM_HINT_T1);
+}
+
+/* lanes[head][key]: the sixteen lanes of q . k for n_keys keys from key0 on. On the way a later key is asked for, and the
+ * value that the scores will be used for. */
 INLINE void dot_lanes(const cache *c, const float *q, int32_t key, int heads, bool half, float (*lanes)[16][16],
                       int32_t slot)
 {
@@ -37,6 +48,10 @@ INLINE void dot_lanes(const cache *c, const float *q, int32_t key, int heads, bo
     for (i = 0; i + 16 <= c->dim; i += 16) {
         __m512 k = load_kv(c->k, key * c->ld + i, 0xffff, half);
 
+        if (!half || i % 32 == 0)
+            ask(c->k, (key + AHEAD) * c->ld + i, half);
+        if (!half || i % 32 == 16)
+            ask(c->v, key * c->ld + i - (half ? 16 : 0), half);
 #pragma GCC unroll 8
         for (h = 0; h < heads; h++)
             acc[h] = _mm512_fmadd_ps(_mm512_loadu_ps(q + h * c->dim + i), k, acc[h]);

@@ -345,7 +345,7 @@ INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_
     swl_act from = *a;
     swl_matrix part = *w;
 
-    if (n_tok >= (in_tiles ? 2 * SWL_FEW_AVX512 + 1 : MANY) && swl_matmul_tile_fits_avx512(w)) {
+    if (n_tok >= (in_tiles ? SWL_FEW_AVX512 + 1 : MANY) && swl_matmul_tile_fits_avx512(w)) {
         swl_matmul_tile_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
         return;
     }

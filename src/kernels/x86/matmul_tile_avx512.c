@@ -1,8 +1,7 @@
 /*
  * matmul_tile_avx512.c: quantised matrices times several tokens. A tile of sixteen rows is transposed two units or so at
  * a time, so that a register holds four columns of sixteen rows, a lane of a register is a row and no sum ever crosses
- * lanes. A unit's codes fill sixteen registers at most and stay there while all tokens of a block go past, whose
- * activations the multiplication itself broadcasts, four bytes at a time.
+ * lanes. Two tiles go past the tokens together, eight at a time: four bytes of an activation are broadcast once for both.
  * The order of the units and the stacks of branches are those of tile_avx512.h.
  *
  *   codes   [unit of a step][unit / 4][16 rows][4]    bytes; four bits: [unit / 8][16 rows][8]
@@ -10,7 +9,7 @@
  *   x       [unit][token][unit columns]               int8; four bits: of eight columns the even ones first. Room for an
  *                                                     odd number of tokens: units a power of two apart share one set of
  *                                                     the cache
- *   stack   [branch][token][16 rows]                  float32
+ *   stack   [branch][token][tile][16 rows]            float32
  */
 #include "kernels/x86/x86.h"
 
@@ -19,27 +18,28 @@
 #include "kernels/x86/tile_avx512.h"
 
 enum {
+    TILES = 2,            /* at once, one below the other */
     TOKENS = 64,          /* of a block: their stacks stay near */
     SCALES = 72 * TOKENS, /* units of a block, of all its tokens together */
     X_BYTES = 64 * (SCALES + UNITS_MAX),
-    STEP_BYTES = 64 * ROWS,
-    AT_ONCE = 8 /* tokens whose sums are in registers together: enough to hide the latency of two products a cycle */
+    STEP_BYTES = 64 * ROWS, /* of a tile */
+    AT_ONCE = 8             /* tokens whose sums are in registers together */
 };
 
 typedef struct tile {
     const swl_matrix *w;
     int64_t row, row_bytes;
-    int32_t n_rows; /* at most ROWS; the last one stands for those that are missing */
-    int32_t n_next; /* rows of the tile after it */
+    int32_t n_rows; /* 1 to ROWS; the last one stands for those that are missing */
     alignas(64) float ws[UNITS_MAX][ROWS], wb[UNITS_MAX][ROWS];
 } tile;
 
 typedef struct tokens {
-    int32_t n, stride; /* stride: n rounded up to 16 */
-    int64_t ldu;       /* bytes of x from a unit to the next */
+    int32_t n, stride;                         /* stride: n rounded up to 16 */
+    int64_t ldu;                               /* bytes of x from a unit to the next */
+    int32_t n_groups, group[TOKENS / AT_ONCE]; /* of four to AT_ONCE tokens, as equal as can be */
     alignas(64) int8_t x[X_BYTES];
     alignas(64) float xs[SCALES], xi[SCALES]; /* [unit][token]: scale, and scale times sum */
-    alignas(64) float stack[2 * DEPTH][TOKENS][ROWS];
+    alignas(64) float stack[2 * DEPTH][TOKENS][TILES][ROWS];
 } tokens;
 
 /* ---- unpacking ------------------------------------------------------------------------------------------- */
@@ -150,7 +150,7 @@ typedef struct ahead {
     int64_t n; /* lines of 64 bytes each time */
 } ahead;
 
-/* Rows [row, row + n_rows) in `times` parts. */
+/* Rows [row, row + n_rows) in `times` parts; nothing if there are none. */
 static ahead ahead_of(const uint8_t *p, int64_t row_bytes, int64_t row, int32_t n_rows, int32_t times)
 {
     return (ahead){p + row * row_bytes, (n_rows * row_bytes + 64 * times - 1) / (64 * times)};
@@ -166,87 +166,105 @@ INLINE void ask_ahead(ahead *a)
 
 /* ---- products -------------------------------------------------------------------------------------------- */
 
-/* A unit's codes, four columns to a register. */
-INLINE void load_unit(__m512i *w, const uint8_t *codes, int bits, int unit)
+/* One line of codes of each tile (four bits: eight columns of sixteen rows; eight bits: four), as registers of four
+ * columns, times n tokens whose units are `unit` bytes apart. */
+INLINE void add_line(__m512i (*acc)[AT_ONCE], const uint8_t *codes, const int8_t *x, int n, int bits, int unit)
 {
     const __m512i nibble = _mm512_set1_epi8(15);
-    int i;
+    __m512i w[TILES][2], v;
+    int r, i, j;
 
-    if (bits == 4)
-#pragma GCC unroll 8
-        for (i = 0; i < unit / 8; i++) {
-            __m512i v = _mm512_load_si512(codes + 64 * i);
-
-            w[2 * i] = _mm512_and_si512(v, nibble);
-            w[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble);
+#pragma GCC unroll 2
+    for (r = 0; r < TILES; r++) {
+        w[r][0] = w[r][1] = _mm512_load_si512(codes + r * STEP_BYTES);
+        if (bits == 4) {
+            w[r][0] = _mm512_and_si512(w[r][0], nibble);
+            w[r][1] = _mm512_and_si512(_mm512_srli_epi16(w[r][1], 4), nibble);
         }
-    else
-#pragma GCC unroll 16
-        for (i = 0; i < unit / 4; i++) {
-            w[i] = _mm512_load_si512(codes + 64 * i);
-            __asm__("" : "+v"(w[i])); /* in a register: the compiler would rather load it for each token */
+    }
+#pragma GCC unroll 2
+    for (i = 0; i < 8 / bits; i++)
+#pragma GCC unroll 8
+        for (j = 0; j < n; j++) {
+            v = broadcast4(x + unit * j + 4 * i);
+#pragma GCC unroll 2
+            for (r = 0; r < TILES; r++)
+                acc[r][j] = _mm512_dpbusd_epi32(acc[r][j], w[r][i], v);
         }
 }
 
 /* One unit of n tokens (a constant) from t on: into their lanes, and finished branches together. */
-INLINE void add_unit(tokens *k, const place *p, int32_t t, const __m512i *w, __m512 ws, __m512 wb, int n, int unit)
+INLINE void add_unit(tokens *k, const tile *s, const place *p, int32_t scale, const uint8_t *codes, int32_t t, int n,
+                     int bits, int unit)
 {
     const int8_t *x = k->x + p->unit * k->ldu + t * unit;
     const float *xs = k->xs + p->unit * k->stride + t, *xi = k->xi + p->unit * k->stride + t;
-    float *top = k->stack[p->at][t];
-    __m512i acc[AT_ONCE];
-    __m512 lane[AT_ONCE];
+    float *top = k->stack[p->at][t][0];
+    __m512i acc[TILES][AT_ONCE];
+    __m512 lane[AT_ONCE], ws, wb;
     int32_t m;
-    int i, j;
+    int i, j, r;
 
-    __asm__("" : "+r"(x), "+r"(xs), "+r"(xi), "+r"(top)); /* short addresses: one base each, small offsets */
+    /* Short addresses: one base each, small offsets. And what loops for other numbers of tokens load as well is not loaded
+     * before it is known which of them runs. */
+    __asm__ volatile("" : "+r"(x), "+r"(xs), "+r"(xi), "+r"(top), "+r"(codes), "+r"(s));
+#pragma GCC unroll 2
+    for (r = 0; r < TILES; r++)
 #pragma GCC unroll 8
-    for (j = 0; j < n; j++)
-        acc[j] = _mm512_setzero_si512();
+        for (j = 0; j < n; j++)
+            acc[r][j] = _mm512_setzero_si512();
 #pragma GCC unroll 16
-    for (i = 0; i < unit / 4; i++)
+    for (i = 0; i < unit * bits / 32; i++)
+        add_line(acc, codes + 64 * i, x + 32 / bits * i, n, bits, unit);
+#pragma GCC unroll 2
+    for (r = 0; r < TILES; r++) {
+        float *to = top + r * ROWS;
+
+        ws = _mm512_load_ps(s[r].ws[scale]);
+        wb = _mm512_load_ps(s[r].wb[scale]);
+#pragma GCC unroll 8
+        for (j = 0; j < n; j++) {
+            lane[j] = p->goes_on ? _mm512_load_ps(to + j * TILES * ROWS) : _mm512_setzero_ps();
+            lane[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r][j]), _mm512_mul_ps(ws, _mm512_set1_ps(xs[j])), lane[j]);
+            lane[j] = _mm512_fmadd_ps(wb, _mm512_set1_ps(xi[j]), lane[j]);
+        }
+        for (m = 0; m < p->merges; m++) {
+            to -= TOKENS * TILES * ROWS;
+#pragma GCC unroll 8
+            for (j = 0; j < n; j++)
+                lane[j] = _mm512_add_ps(_mm512_load_ps(to + j * TILES * ROWS), lane[j]);
+        }
 #pragma GCC unroll 8
         for (j = 0; j < n; j++)
-            acc[j] = dot4(acc[j], w[i], x + unit * j + 4 * i);
-#pragma GCC unroll 8
-    for (j = 0; j < n; j++) {
-        lane[j] = p->goes_on ? _mm512_load_ps(top + j * ROWS) : _mm512_setzero_ps();
-        lane[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[j]), _mm512_mul_ps(ws, _mm512_set1_ps(xs[j])), lane[j]);
-        lane[j] = _mm512_fmadd_ps(wb, _mm512_set1_ps(xi[j]), lane[j]);
+            _mm512_store_ps(to + j * TILES * ROWS, lane[j]);
     }
-    for (m = 0; m < p->merges; m++) {
-        top -= TOKENS * ROWS;
-#pragma GCC unroll 8
-        for (j = 0; j < n; j++)
-            lane[j] = _mm512_add_ps(_mm512_load_ps(top + j * ROWS), lane[j]);
-    }
-#pragma GCC unroll 8
-    for (j = 0; j < n; j++)
-        _mm512_store_ps(top + j * ROWS, lane[j]);
 }
 
+/* The numbers of tokens that groups have are those that load_tokens makes. */
 INLINE void add_unit_to_all(tokens *k, const tile *s, const place *p, const uint8_t *codes, ahead *next, int bits,
                             int unit)
 {
-    int32_t scale = p->unit * unit / s->w->group, t;
-    __m512 ws = _mm512_load_ps(s->ws[scale]), wb = _mm512_load_ps(s->wb[scale]);
-    __m512i w[16];
+    int32_t scale = p->unit * unit / s->w->group, g, t;
 
-    load_unit(w, codes, bits, unit);
-    for (t = 0; t + AT_ONCE <= k->n; t += AT_ONCE) {
+    for (g = 0, t = 0; g < k->n_groups; t += k->group[g++]) {
         ask_ahead(next);
-        add_unit(k, p, t, w, ws, wb, AT_ONCE, unit);
+        switch (k->group[g]) {
+        case 4:
+            add_unit(k, s, p, scale, codes, t, 4, bits, unit);
+            break;
+        case 5:
+            add_unit(k, s, p, scale, codes, t, 5, bits, unit);
+            break;
+        case 6:
+            add_unit(k, s, p, scale, codes, t, 6, bits, unit);
+            break;
+        case 7:
+            add_unit(k, s, p, scale, codes, t, 7, bits, unit);
+            break;
+        default:
+            add_unit(k, s, p, scale, codes, t, AT_ONCE, bits, unit);
+        }
     }
-    if (k->n - t >= 4) {
-        add_unit(k, p, t, w, ws, wb, 4, unit);
-        t += 4;
-    }
-    if (k->n - t == 3)
-        add_unit(k, p, t, w, ws, wb, 3, unit);
-    else if (k->n - t == 2)
-        add_unit(k, p, t, w, ws, wb, 2, unit);
-    else if (k->n - t == 1)
-        add_unit(k, p, t, w, ws, wb, 1, unit);
 }
 
 INLINE void add_step(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, ahead *next, int bits,
@@ -258,7 +276,8 @@ INLINE void add_step(tokens *k, const tile *s, const place *p, int32_t n, const 
         add_unit_to_all(k, s, p + i, codes, next, bits, unit);
 }
 
-static void add_step_any(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, ahead *next, int unit)
+static void add_step_any(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, ahead *next,
+                         int unit)
 {
     if (s->w->type == SWL_W_A4) {
         if (unit == 64)
@@ -278,27 +297,21 @@ static void add_step_any(tokens *k, const tile *s, const place *p, int32_t n, co
 
 /* ---- tokens ---------------------------------------------------------------------------------------------- */
 
-/* One token's activations, unit by unit. */
-INLINE void load_x(tokens *k, const int8_t *q, int32_t t, int32_t n_units, int bits, int unit)
+/* One unit of one token. */
+INLINE void load_x(int8_t *to, const int8_t *q, int bits, int unit)
 {
-    int32_t u;
+    if (unit == 64) {
+        __m512i v = _mm512_loadu_si512(q);
 
-    for (u = 0; u < n_units; u++, q += unit) {
-        int8_t *to = k->x + u * k->ldu + t * unit;
+        _mm512_storeu_si512(to, bits == 4 ? _mm512_shuffle_epi8(v, in_eights()) : v);
+    } else if (unit == 32) {
+        __m256i v = _mm256_loadu_si256((const void *)q);
 
-        if (unit == 64) {
-            __m512i v = _mm512_loadu_si512(q);
+        _mm256_storeu_si256((void *)to, bits == 4 ? _mm256_shuffle_epi8(v, _mm512_castsi512_si256(in_eights())) : v);
+    } else {
+        __m128i v = _mm_loadu_si128((const void *)q);
 
-            _mm512_storeu_si512(to, bits == 4 ? _mm512_shuffle_epi8(v, in_eights()) : v);
-        } else if (unit == 32) {
-            __m256i v = _mm256_loadu_si256((const void *)q);
-
-            _mm256_storeu_si256((void *)to, bits == 4 ? _mm256_shuffle_epi8(v, _mm512_castsi512_si256(in_eights())) : v);
-        } else {
-            __m128i v = _mm_loadu_si128((const void *)q);
-
-            _mm_storeu_si128((void *)to, bits == 4 ? _mm_shuffle_epi8(v, _mm512_castsi512_si128(in_eights())) : v);
-        }
+        _mm_storeu_si128((void *)to, bits == 4 ? _mm_shuffle_epi8(v, _mm512_castsi512_si128(in_eights())) : v);
     }
 }
 
@@ -327,69 +340,93 @@ INLINE void load_act_scales(tokens *k, const swl_act *a, const int32_t *tok, int
         }
 }
 
-INLINE void load_tokens_of(tokens *k, const swl_act *a, const int32_t *tok, int32_t t0, int32_t n_units, bool four,
+INLINE void load_tokens_of(tokens *k, const swl_act *a, const int32_t *tok, int32_t t0, int32_t n_units, int bits,
                            int unit)
 {
-    int32_t t;
+    int32_t t, u;
+    int64_t row[TOKENS];
 
-    for (t = 0; t < k->n; t++) {
-        const int8_t *q = a->q + (tok ? tok[t0 + t] : t0 + t) * a->ldq;
-
-        if (four)
-            load_x(k, q, t, n_units, 4, unit);
-        else
-            load_x(k, q, t, n_units, 8, unit);
-    }
+    for (t = 0; t < k->n; t++)
+        row[t] = (tok ? tok[t0 + t] : t0 + t) * a->ldq;
+    for (u = 0; u < n_units; u++)
+        for (t = 0; t < k->n; t++)
+            load_x(k->x + u * k->ldu + t * unit, a->q + row[t] + u * unit, bits, unit);
     load_act_scales(k, a, tok, t0, n_units, unit);
 }
 
 static void load_tokens(tokens *k, const swl_act *a, const int32_t *tok, int32_t t0, int32_t n, int32_t n_units,
                         bool four, int unit)
 {
+    int32_t g;
+
     k->n = n;
     k->stride = (n + 15) / 16 * 16;
     k->ldu = (int64_t)(n | 1) * unit;
-    if (unit == 64)
-        load_tokens_of(k, a, tok, t0, n_units, four, 64);
+    k->n_groups = (n + AT_ONCE - 1) / AT_ONCE;
+    for (g = 0; g < k->n_groups; g++)
+        k->group[g] = n * (g + 1) / k->n_groups - n * g / k->n_groups;
+    if (four && unit == 64)
+        load_tokens_of(k, a, tok, t0, n_units, 4, 64);
+    else if (four && unit == 32)
+        load_tokens_of(k, a, tok, t0, n_units, 4, 32);
+    else if (four)
+        load_tokens_of(k, a, tok, t0, n_units, 4, 16);
+    else if (unit == 64)
+        load_tokens_of(k, a, tok, t0, n_units, 8, 64);
     else if (unit == 32)
-        load_tokens_of(k, a, tok, t0, n_units, four, 32);
+        load_tokens_of(k, a, tok, t0, n_units, 8, 32);
     else
-        load_tokens_of(k, a, tok, t0, n_units, four, 16);
+        load_tokens_of(k, a, tok, t0, n_units, 8, 16);
 }
 
 /* ---- loops ----------------------------------------------------------------------------------------------- */
 
-static void store_tile(const tile *s, const tokens *k, const order *o, float *out, int64_t ldo)
+/* n_rows: of both tiles, or fewer. */
+static void store_tiles(const tokens *k, const order *o, int32_t n_rows, float *out, int64_t ldo)
 {
-    int32_t t;
+    int32_t t, r;
 
-    for (t = 0; t < k->n; t++) {
-        __m512 v = close_tree(o, _mm512_load_ps(k->stack[0][t]), _mm512_load_ps(k->stack[DEPTH][t]));
+    for (t = 0; t < k->n; t++, out += ldo)
+        for (r = 0; r < TILES; r++) {
+            __m512 v = close_tree(o, _mm512_load_ps(k->stack[0][t][r]), _mm512_load_ps(k->stack[DEPTH][t][r]));
 
-        _mm512_mask_storeu_ps(out + t * ldo, low16(s->n_rows), v);
-    }
+            if (n_rows >= TILES * ROWS)
+                _mm512_storeu_ps(out + r * ROWS, v);
+            else
+                _mm512_mask_storeu_ps(out + r * ROWS, low16(n_rows < r * ROWS ? 0 : n_rows - r * ROWS), v);
+        }
 }
 
-static void run_tile(tile *s, tokens *k, const order *o, int unit, float *out, int64_t ldo)
+/* Two tiles, or what there is of them: the first of n_rows rows from `row` on. */
+static void run_tiles(tile *s, tokens *k, const order *o, int unit, int32_t row, int32_t n_rows, float *out,
+                      int64_t ldo)
 {
-    int32_t step = (s->w->type == SWL_W_A4 ? 128 : 64) / unit, n_steps = (o->n_units + step - 1) / step, u, n;
-    int32_t groups = k->n < AT_ONCE ? 1 : k->n / AT_ONCE;
-    int64_t scale_bytes = swl_matrix_scale_bytes(s->w), row = s->row + ROWS;
-    ahead codes_ahead = ahead_of(s->w->data, s->row_bytes, row, s->n_next, o->n_units * groups);
-    ahead ws_ahead = ahead_of(s->w->scales, scale_bytes, row, s->n_next, n_steps);
-    ahead wb_ahead = ahead_of(s->w->biases, scale_bytes, row, s->n_next, n_steps);
-    alignas(64) uint8_t codes[STEP_BYTES];
+    const swl_matrix *w = s->w;
+    int32_t step = (w->type == SWL_W_A4 ? 128 : 64) / unit, n_steps = (o->n_units + step - 1) / step, r, u, n;
+    int32_t next = row + TILES * ROWS, n_next = n_rows < 2 * TILES * ROWS ? n_rows - TILES * ROWS : TILES * ROWS;
+    int64_t scale_bytes = swl_matrix_scale_bytes(w);
+    ahead codes_ahead = ahead_of(w->data, s->row_bytes, next, n_next, o->n_units * k->n_groups);
+    ahead ws_ahead = ahead_of(w->scales, scale_bytes, next, n_next, n_steps);
+    ahead wb_ahead = ahead_of(w->biases, scale_bytes, next, n_next, n_steps);
+    alignas(64) uint8_t codes[TILES][STEP_BYTES];
 
-    unpack_scales(s->w, s->w->scales, s->row, s->n_rows, s->ws);
-    unpack_scales(s->w, s->w->biases, s->row, s->n_rows, s->wb);
+    for (r = 0; r < TILES; r++) {
+        int32_t skipped = min_i32(r * ROWS, n_rows - 1);
+
+        s[r].row = row + skipped;
+        s[r].n_rows = min_i32(ROWS, n_rows - skipped);
+        unpack_scales(w, w->scales, s[r].row, s[r].n_rows, s[r].ws);
+        unpack_scales(w, w->biases, s[r].row, s[r].n_rows, s[r].wb);
+    }
     for (u = 0; u < o->n_units; u += n) {
         n = min_i32(step, o->n_units - u);
         ask_ahead(&ws_ahead);
         ask_ahead(&wb_ahead);
-        unpack(s, o->place + u, n, codes, unit);
-        add_step_any(k, s, o->place + u, n, codes, &codes_ahead, unit);
+        for (r = 0; r < TILES; r++)
+            unpack(&s[r], o->place + u, n, codes[r], unit);
+        add_step_any(k, s, o->place + u, n, codes[0], &codes_ahead, unit);
     }
-    store_tile(s, k, o, out, ldo);
+    store_tiles(k, o, n_rows, out, ldo);
 }
 
 bool swl_matmul_tile_fits_avx512(const swl_matrix *w)
@@ -401,25 +438,22 @@ void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
                             int32_t n_tok, float *out, int64_t ldo)
 {
     int unit = w->group < 64 ? w->group : 64;
-    int32_t n_units = w->cols / unit, block = min_i32(SCALES / n_units / 16 * 16, TOKENS), r, t, n;
+    int32_t n_units = w->cols / unit, most = min_i32(SCALES / n_units / 16 * 16, TOKENS);
+    int32_t blocks = (n_tok + most - 1) / most, b, t, r, n;
     ahead first;
-    tile s;
+    tile s[TILES];
     order o;
     tokens k;
 
-    s.w = w;
-    s.row_bytes = swl_matrix_row_bytes(w);
-    first = ahead_of(w->data, s.row_bytes, row0, min_i32(ROWS, n_rows), 1);
+    s[0].w = s[1].w = w;
+    s[0].row_bytes = s[1].row_bytes = swl_matrix_row_bytes(w);
+    first = ahead_of(w->data, s[0].row_bytes, row0, min_i32(TILES * ROWS, n_rows), 1);
     ask_ahead(&first);
     place_units(&o, n_units);
-    for (t = 0; t < n_tok; t += n) {
-        n = min_i32(block, n_tok - t);
+    for (b = 0, t = 0; b < blocks; b++, t += n) {
+        n = (int32_t)((int64_t)n_tok * (b + 1) / blocks) - t;
         load_tokens(&k, a, tok, t, n, n_units, w->type == SWL_W_A4, unit);
-        for (r = 0; r < n_rows; r += ROWS) {
-            s.row = row0 + r;
-            s.n_rows = min_i32(ROWS, n_rows - r);
-            s.n_next = min_i32(ROWS, n_rows - r - s.n_rows);
-            run_tile(&s, &k, &o, unit, out + t * ldo + r, ldo);
-        }
+        for (r = 0; r < n_rows; r += TILES * ROWS)
+            run_tiles(s, &k, &o, unit, row0 + r, n_rows - r, out + t * ldo + r, ldo);
     }
 }

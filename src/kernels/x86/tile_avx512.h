@@ -215,6 +215,15 @@ INLINE __m512i dot4(__m512i acc, __m512i w, const int8_t *x)
     return acc;
 }
 
+/* Four bytes for every lane: a load and nothing else, unless the compiler makes two of it. */
+INLINE __m512i broadcast4(const int8_t *x)
+{
+    __m512i v;
+
+    __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(*(const any_i32 *)x));
+    return v;
+}
+
 /* A shuffle of bytes: of eight the even ones first, as dot4 wants the activations of four-bit codes. */
 INLINE __m512i in_eights(void)
 {

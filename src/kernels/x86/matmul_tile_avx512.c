@@ -150,10 +150,10 @@ typedef struct ahead {
     int64_t n; /* lines of 64 bytes each time */
 } ahead;
 
-/* Rows [row, row + n_rows) in `times` parts; nothing if there are none. */
-static ahead ahead_of(const uint8_t *p, int64_t row_bytes, int64_t row, int32_t n_rows, int32_t times)
+/* `n_bytes` from p on in `times` parts. */
+static ahead ahead_of(const uint8_t *p, int64_t n_bytes, int32_t times)
 {
-    return (ahead){p + row * row_bytes, (n_rows * row_bytes + 64 * times - 1) / (64 * times)};
+    return (ahead){p, p ? (n_bytes + 64 * times - 1) / (64 * times) : 0};
 }
 
 INLINE void ask_ahead(ahead *a)
@@ -397,17 +397,15 @@ static void store_tiles(const tokens *k, const order *o, int32_t n_rows, float *
         }
 }
 
-/* Two tiles, or what there is of them: the first of n_rows rows from `row` on. */
-static void run_tiles(tile *s, tokens *k, const order *o, int unit, int32_t row, int32_t n_rows, float *out,
-                      int64_t ldo)
+/* Two tiles, or what there is of them: the first of n_rows rows from `row` on. next: the tiles after them. */
+static void run_tiles(tile *s, tokens *k, const order *o, int unit, int32_t row, int32_t n_rows, const swl_upcoming *next,
+                      float *out, int64_t ldo)
 {
     const swl_matrix *w = s->w;
     int32_t step = (w->type == SWL_W_A4 ? 128 : 64) / unit, n_steps = (o->n_units + step - 1) / step, r, u, n;
-    int32_t next = row + TILES * ROWS, n_next = n_rows < 2 * TILES * ROWS ? n_rows - TILES * ROWS : TILES * ROWS;
-    int64_t scale_bytes = swl_matrix_scale_bytes(w);
-    ahead codes_ahead = ahead_of(w->data, s->row_bytes, next, n_next, o->n_units * k->n_groups);
-    ahead ws_ahead = ahead_of(w->scales, scale_bytes, next, n_next, n_steps);
-    ahead wb_ahead = ahead_of(w->biases, scale_bytes, next, n_next, n_steps);
+    int64_t scale_bytes = TILES * ROWS * swl_matrix_scale_bytes(w);
+    ahead codes_ahead = ahead_of(next->data, TILES * ROWS * s->row_bytes, o->n_units * k->n_groups);
+    ahead ws_ahead = ahead_of(next->scales, scale_bytes, n_steps), wb_ahead = ahead_of(next->biases, scale_bytes, n_steps);
     alignas(64) uint8_t codes[TILES][STEP_BYTES];
 
     for (r = 0; r < TILES; r++) {
@@ -447,13 +445,18 @@ void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
 
     s[0].w = s[1].w = w;
     s[0].row_bytes = s[1].row_bytes = swl_matrix_row_bytes(w);
-    first = ahead_of(w->data, s[0].row_bytes, row0, min_i32(TILES * ROWS, n_rows), 1);
+    first = ahead_of(w->data + row0 * s[0].row_bytes, min_i32(TILES * ROWS, n_rows) * s[0].row_bytes, 1);
     ask_ahead(&first);
     place_units(&o, n_units);
     for (b = 0, t = 0; b < blocks; b++, t += n) {
         n = (int32_t)((int64_t)n_tok * (b + 1) / blocks) - t;
         load_tokens(&k, a, tok, t, n, n_units, w->type == SWL_W_A4, unit);
-        for (r = 0; r < n_rows; r += TILES * ROWS)
-            run_tiles(s, &k, &o, unit, row0 + r, n_rows - r, out + t * ldo + r, ldo);
+        for (r = 0; r < n_rows; r += TILES * ROWS) {
+            swl_upcoming next = r + TILES * ROWS < n_rows ? swl_matrix_upcoming(w, row0 + r + TILES * ROWS)
+                                : b + 1 < blocks          ? swl_matrix_upcoming(w, row0)
+                                                          : w->next;
+
+            run_tiles(s, &k, &o, unit, row0 + r, n_rows - r, &next, out + t * ldo + r, ldo);
+        }
     }
 }

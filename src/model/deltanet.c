@@ -1,82 +1,99 @@
 /*
- * deltanet.c: the Gated DeltaNet mixer (Yang et al., Gated Delta Networks, with the short convolution and output gate of
- * Qwen3-Next). One job is one key head with its value heads, over all rows of one conversation in the batch: convolution,
- * normalisation and recurrence of a head stay in the cache, and prompts and single tokens take the same way.
+ * deltanet.c: the Gated DeltaNet mixer (Yang et al., Gated Delta Networks, with the short convolution and output gate
+ * of Qwen3-Next). One job is one key head with its value heads, over all rows of one conversation in the batch, in runs
+ * of SWL_DELTA_TOKENS: what the projections gave is read once, row by row far apart, and everything between that and
+ * the rows of the output lies close together in the worker's scratch, and so in the second cache. Prompts and single
+ * tokens take the same way.
  */
 #include <math.h>
 
 #include "model/model.h"
 
-typedef struct delta_run {
+#define AHEAD 4 /* rows of z between the one at work and the one that is asked for */
+
+typedef struct delta_phase {
     struct swl_model *m;
     const swl_layer *l;
     const swl_batch *batch;
-    const swl_span *span;
-    int32_t row;               /* of the span, in the mixer's buffers */
+} delta_phase;
+
+/* Tokens of one conversation. */
+typedef struct delta_run {
+    struct swl_model *m;
+    const swl_layer *l;
+    swl_state *state;
+    int32_t n;            /* at most SWL_DELTA_TOKENS */
+    const float *in;      /* row stride work.group_width */
+    float *mix;           /* row stride work.mix.ldx */
+    float *q, *k, *v, *o; /* scratch: [n][k_dim] two times, [n][v_dim] two times, of the heads at work */
+    float *decay, *beta;  /* scratch: [n] */
 } delta_run;
 
-/* Convolution and SiLU in place over channels [first, first + n) of the span's rows. */
-static void conv(const delta_run *r, int32_t first, int32_t n)
+/* Convolution and SiLU of channels [first, first + n). */
+static void conv(const delta_run *r, int32_t first, int32_t n, float *out)
 {
-    struct swl_model *m = r->m;
+    const struct swl_model *m = r->m;
     int32_t channels = swl_conv_channels(m->config), width = m->config->conv_width;
-    float *state = r->span->state->conv + (int64_t)r->l->mixer_index * (width - 1) * channels;
-    float *u = m->work.group + (int64_t)r->row * m->work.group_width + first;
+    float *state = r->state->conv + (int64_t)r->l->mixer_index * (width - 1) * channels;
 
-    m->k.conv_silu(u, m->work.group_width, state + first, u, m->work.group_width, r->l->conv + first, channels, n,
-                   r->span->n, width);
+    m->k.conv_silu(out, n, state + first, r->in + first, m->work.group_width, r->l->conv + first, channels, n, r->n,
+                   width);
 }
 
-/* decay = exp(-exp(A_log) softplus(a + dt_bias)) and beta = sigmoid(b), in the places of a and b. */
+/* decay = exp(-exp(A_log) softplus(a + dt_bias)) and beta = sigmoid(b). */
 static void gates(const delta_run *r, int32_t head)
 {
     const swl_config *c = r->m->config;
-    float *row = r->m->work.group + (int64_t)r->row * r->m->work.group_width + swl_conv_channels(c) +
-                 c->n_v_heads * c->v_dim + head;
+    const float *b = r->in + swl_conv_channels(c) + c->n_v_heads * c->v_dim + head, *a = b + c->n_v_heads;
     int32_t t;
 
-    for (t = 0; t < r->span->n; t++, row += r->m->work.group_width) {
-        float x = row[c->n_v_heads] + r->l->dt_bias[head];
+    for (t = 0; t < r->n; t++, a += r->m->work.group_width, b += r->m->work.group_width) {
+        float x = *a + r->l->dt_bias[head];
         float softplus = x > 20.0f ? x : (float)log1p((double)swl_exp(x));
 
-        row[c->n_v_heads] = swl_exp(r->l->neg_exp_a[head] * softplus);
-        row[0] = swl_sigmoid(row[0]);
+        r->decay[t] = swl_exp(r->l->neg_exp_a[head] * softplus);
+        r->beta[t] = swl_sigmoid(*b);
     }
+}
+
+static void ask(const float *row, int32_t n)
+{
+    int32_t i;
+
+    for (i = 0; i < n; i += 16)
+        __builtin_prefetch(row + i);
 }
 
 static void value_head(const delta_run *r, int32_t head)
 {
-    struct swl_model *m = r->m;
+    const struct swl_model *m = r->m;
     const swl_config *c = m->config;
-    int32_t dk = c->k_dim, dv = c->v_dim, ratio = c->n_v_heads / c->n_k_heads, t;
-    int64_t ld = m->work.group_width;
-    float *row = m->work.group + r->row * ld, *q = row + head / ratio * dk, *k = q + c->n_k_heads * dk;
-    float *v = row + 2 * c->n_k_heads * dk + head * dv, *z = v + c->n_v_heads * dv;
-    float *gate = row + swl_conv_channels(c) + c->n_v_heads * dv + head;
-    float *s = r->span->state->delta + ((int64_t)r->l->mixer_index * c->n_v_heads + head) * dk * dv;
-    float *out = m->work.mix.x + r->row * m->work.mix.ldx + head * dv;
+    int32_t dk = c->k_dim, dv = c->v_dim, first = 2 * c->n_k_heads * dk + head * dv, t;
+    int64_t ldz = m->work.group_width, ldo = m->work.mix.ldx;
+    const float *z = r->in + first + c->n_v_heads * dv;
+    float *s = r->state->delta + ((int64_t)r->l->mixer_index * c->n_v_heads + head) * dk * dv,
+          *out = r->mix + head * dv;
 
+    conv(r, first, dv, r->v);
     gates(r, head);
-    m->k.delta_scan(s, dv, dk, dv, r->span->n, q, k, ld, v, ld, gate + c->n_v_heads, gate, ld, out, m->work.mix.ldx);
-    for (t = 0; t < r->span->n; t++)
-        m->k.gated_norm(out + t * m->work.mix.ldx, out + t * m->work.mix.ldx, z + t * ld, r->l->norm_gated, dv,
-                        c->norm_eps);
+    m->k.delta_scan(s, dv, dk, dv, r->n, r->q, r->k, dk, r->v, dv, r->decay, r->beta, 1, r->o, dv);
+    for (t = 0; t < r->n; t++) {
+        if (t + AHEAD < r->n)
+            ask(z + (t + AHEAD) * ldz, dv);
+        m->k.gated_norm(out + t * ldo, r->o + t * dv, z + t * ldz, r->l->norm_gated, dv, c->norm_eps);
+    }
 }
 
 static void key_head(const delta_run *r, int32_t head)
 {
-    struct swl_model *m = r->m;
-    const swl_config *c = m->config;
-    int32_t dk = c->k_dim, dv = c->v_dim, ratio = c->n_v_heads / c->n_k_heads, key_width = c->n_k_heads * dk, t, j;
+    const swl_config *c = r->m->config;
+    int32_t dk = c->k_dim, ratio = c->n_v_heads / c->n_k_heads, t, j;
 
-    conv(r, head * dk, dk);
-    conv(r, key_width + head * dk, dk);
-    conv(r, 2 * key_width + head * ratio * dv, ratio * dv);
-    for (t = 0; t < r->span->n; t++) {
-        float *q = m->work.group + (int64_t)(r->row + t) * m->work.group_width + head * dk;
-
-        m->k.l2_norm(q, dk, 1e-6f, 1.0f / sqrtf((float)dk));
-        m->k.l2_norm(q + key_width, dk, 1e-6f, 1.0f);
+    conv(r, head * dk, dk, r->q);
+    conv(r, (c->n_k_heads + head) * dk, dk, r->k);
+    for (t = 0; t < r->n; t++) {
+        r->m->k.l2_norm(r->q + t * dk, dk, 1e-6f, 1.0f / sqrtf((float)dk));
+        r->m->k.l2_norm(r->k + t * dk, dk, 1e-6f, 1.0f);
     }
     for (j = 0; j < ratio; j++)
         value_head(r, head * ratio + j);
@@ -85,25 +102,39 @@ static void key_head(const delta_run *r, int32_t head)
 /* All heads of one conversation, then those of the next. */
 static void key_head_job(void *arg, int32_t i, int32_t worker)
 {
-    delta_run r = *(const delta_run *)arg;
-    int32_t n_heads = r.m->config->n_k_heads;
+    const delta_phase *p = arg;
+    struct swl_model *m = p->m;
+    const swl_config *c = m->config;
+    const swl_span *span = &p->batch->spans[i / c->n_k_heads];
+    delta_run r = {.m = m, .l = p->l, .state = span->state};
+    int32_t t;
 
-    (void)worker;
-    r.span = &r.batch->spans[i / n_heads];
-    r.row = r.span->row - r.batch->row0;
-    key_head(&r, i % n_heads);
+    r.q = m->scratch + worker * m->scratch_floats;
+    r.k = r.q + SWL_DELTA_TOKENS * c->k_dim;
+    r.v = r.k + SWL_DELTA_TOKENS * c->k_dim;
+    r.o = r.v + SWL_DELTA_TOKENS * c->v_dim;
+    r.decay = r.o + SWL_DELTA_TOKENS * c->v_dim;
+    r.beta = r.decay + SWL_DELTA_TOKENS;
+    for (t = 0; t < span->n; t += SWL_DELTA_TOKENS) {
+        int64_t row = span->row - p->batch->row0 + t;
+
+        r.n = span->n - t < SWL_DELTA_TOKENS ? span->n - t : SWL_DELTA_TOKENS;
+        r.in = m->work.group + row * m->work.group_width;
+        r.mix = m->work.mix.x + row * m->work.mix.ldx;
+        key_head(&r, i % c->n_k_heads);
+    }
 }
 
 void swl_deltanet_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b)
 {
     swl_work *w = &m->work;
     swl_act in = swl_act_from(&w->norm, b->row0, m->config->hidden);
-    delta_run r = {.m = m, .l = l, .batch = b};
+    delta_phase p = {.m = m, .l = l, .batch = b};
 
     swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     swl_group_run(m, &l->in, &in, b->n_rows, w->group, w->group_width);
     swl_phase_enter(m, SWL_PHASE_DELTA);
-    swl_threads_run(m->threads, b->n_spans * m->config->n_k_heads, key_head_job, &r);
+    swl_threads_run(m->threads, b->n_spans * m->config->n_k_heads, key_head_job, &p);
     swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     w->mix.cols = m->config->n_v_heads * m->config->v_dim;
     swl_act_quantise(m, &w->mix, b->n_rows);

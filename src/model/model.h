@@ -23,6 +23,7 @@ enum {
     SWL_JOB_ROWS_STEP = 64,         /* FFN jobs are multiples of this many rows, so that a job quantises whole groups */
     SWL_JOB_ROWS_MAX = 512,         /* bounds a worker's scratch */
     SWL_FFN_TOKENS = 64,            /* tokens whose gate and up rows are in a worker's scratch at once */
+    SWL_DELTA_TOKENS = 64,          /* tokens of a delta-net head that are in a worker's scratch at once */
     SWL_MIXER_ROWS = 256,           /* rows that go through a mixer together; bounds its buffers */
     SWL_CHUNK_TOKENS_DEFAULT = 2048,
     SWL_CHUNK_TOKENS_MAX = 4096,

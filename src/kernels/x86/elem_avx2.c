@@ -5,6 +5,8 @@
 #include "kernels/ref/ref.h"
 #include "kernels/x86/math_avx2.h"
 
+#define AHEAD 8 /* tokens of a convolution between the one at work and the one that is asked for */
+
 static float sum_squares(const float *x, int32_t n)
 {
     __m256 low = _mm256_setzero_ps(), high = low, v;
@@ -104,9 +106,10 @@ void swl_axpy_avx2(float *x, float a, const float *y, int32_t n)
         x[i] = fmaf(a, y[i], x[i]);
 }
 
-/* Eight channels of a convolution four wide; the three inputs before stay in registers. */
-static void conv_4(float *out, int64_t ldo, float *state, const float *u, int64_t ldu, const float *w, int64_t lds,
-                   int32_t n_tok)
+/* Eight channels of a convolution four wide; the three inputs before stay in registers. What is asked for: see
+ * elem_avx512.c. */
+static void conv_4(float *out, int64_t ldo, float *state, const float *u, const float *next, int64_t ldu,
+                   const float *w, int64_t lds, int32_t n_tok)
 {
     __m256 w0 = _mm256_loadu_ps(w), w1 = _mm256_loadu_ps(w + lds), w2 = _mm256_loadu_ps(w + 2 * lds);
     __m256 w3 = _mm256_loadu_ps(w + 3 * lds), s0 = _mm256_loadu_ps(state), s1 = _mm256_loadu_ps(state + lds);
@@ -114,6 +117,9 @@ static void conv_4(float *out, int64_t ldo, float *state, const float *u, int64_
     int32_t t;
 
     for (t = 0; t < n_tok; t++) {
+        if (t + AHEAD < n_tok)
+            _mm_prefetch((const char *)(u + (t + AHEAD) * ldu), _MM_HINT_T0);
+        _mm_prefetch((const char *)(next + t * ldu), _MM_HINT_T0);
         now = _mm256_loadu_ps(u + t * ldu);
         acc = _mm256_fmadd_ps(w1, s1, _mm256_mul_ps(w0, s0));
         acc = _mm256_fmadd_ps(w3, now, _mm256_fmadd_ps(w2, s2, acc));
@@ -133,7 +139,7 @@ void swl_conv_silu_avx2(float *out, int64_t ldo, float *state, const float *u, i
     int32_t c = 0;
 
     for (; width == 4 && c + 8 <= n; c += 8)
-        conv_4(out + c, ldo, state + c, u + c, ldu, w + c, lds, n_tok);
+        conv_4(out + c, ldo, state + c, u + c, u + (c + 16 < n ? c + 16 : c), ldu, w + c, lds, n_tok);
     if (c < n)
         swl_conv_silu_ref(out + c, ldo, state + c, u + c, ldu, w + c, lds, n - c, n_tok, width);
 }

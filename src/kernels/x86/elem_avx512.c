@@ -3,6 +3,8 @@
 
 #include "kernels/x86/math_avx512.h"
 
+#define AHEAD 8 /* tokens of a convolution between the one at work and the one that is asked for */
+
 /* Elements past the end come as 0 and leave a sum of squares unchanged. */
 static float sum_squares(const float *x, int32_t n)
 {
@@ -107,9 +109,11 @@ void swl_axpy_avx512(float *x, float a, const float *y, int32_t n)
 
 /* ---- convolution ----------------------------------------------------------------------------------------- */
 
-/* Sixteen channels of a convolution four wide; the three inputs before stay in registers. */
-static void conv_4(float *out, int64_t ldo, float *state, const float *u, int64_t ldu, const float *w, int64_t lds,
-                   __mmask16 m, int32_t n_tok)
+/* Sixteen channels of a convolution four wide; the three inputs before stay in registers. Rows of u lie far apart, an
+ * order that no processor guesses, so the line of the channels at `next` is asked for with each line that is read. That
+ * helps all channels but the first, for which a later token's line is. */
+static void conv_4(float *out, int64_t ldo, float *state, const float *u, const float *next, int64_t ldu,
+                   const float *w, int64_t lds, __mmask16 m, int32_t n_tok)
 {
     __m512 w0 = _mm512_maskz_loadu_ps(m, w), w1 = _mm512_maskz_loadu_ps(m, w + lds);
     __m512 w2 = _mm512_maskz_loadu_ps(m, w + 2 * lds), w3 = _mm512_maskz_loadu_ps(m, w + 3 * lds);
@@ -118,6 +122,9 @@ static void conv_4(float *out, int64_t ldo, float *state, const float *u, int64_
     int32_t t;
 
     for (t = 0; t < n_tok; t++) {
+        if (t + AHEAD < n_tok)
+            _mm_prefetch((const char *)(u + (t + AHEAD) * ldu), _MM_HINT_T0);
+        _mm_prefetch((const char *)(next + t * ldu), _MM_HINT_T0);
         now = _mm512_maskz_loadu_ps(m, u + t * ldu);
         acc = _mm512_fmadd_ps(w1, s1, _mm512_mul_ps(w0, s0));
         acc = _mm512_fmadd_ps(w3, now, _mm512_fmadd_ps(w2, s2, acc));
@@ -158,7 +165,7 @@ void swl_conv_silu_avx512(float *out, int64_t ldo, float *state, const float *u,
 
     for (c = 0; c < n; c += 16)
         if (width == 4)
-            conv_4(out + c, ldo, state + c, u + c, ldu, w + c, lds, low16(n - c), n_tok);
+            conv_4(out + c, ldo, state + c, u + c, u + (c + 16 < n ? c + 16 : c), ldu, w + c, lds, low16(n - c), n_tok);
         else
             conv_any(out + c, ldo, state + c, u + c, ldu, w + c, lds, low16(n - c), n_tok, width);
 }

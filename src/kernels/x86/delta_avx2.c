@@ -1,7 +1,7 @@
 /*
  * delta_avx2.c: the gated delta rule, one pass over the state per token of a chunk as in delta_avx512.c: the update of
- * a token leaves decay * S of the next one in memory, and only the last token leaves S. Columns that do not fill a
- * register are left to the reference.
+ * a token leaves decay * S of the next one, in rows of its own, and only the last token leaves S. Columns that do not
+ * fill a register are left to the reference.
  */
 #include "kernels/x86/x86.h"
 
@@ -11,9 +11,10 @@
 #include "kernels/x86/math_avx2.h"
 
 enum {
-    WIDTH = 4,      /* registers of columns together */
-    MAX_ROWS = 256, /* of the copy in which a chunk works */
-    FEW = 3         /* tokens for which the copy does not pay */
+    NARROW = 4,     /* registers of columns in a chunk */
+    WIDE = 8,       /* and of a single token */
+    MAX_ROWS = 256, /* of those in which a chunk works */
+    FEW = 3         /* tokens that work in the state itself */
 };
 
 typedef struct token {
@@ -22,42 +23,53 @@ typedef struct token {
     float *out;
 } token;
 
-INLINE void first_pass(const float *s, int64_t lds, int32_t dk, const token *t, __m256 *kv, int width)
+/* Some columns of the state, all rows. */
+typedef struct block {
+    float *at;
+    int64_t ld;
+} block;
+
+/* kv = k^T (decay S) before the first token. keep: decay * S is written to `to`. */
+INLINE void first_pass(block s, block to, int32_t dk, const token *t, __m256 *kv, bool keep, int width)
 {
-    __m256 a = _mm256_set1_ps(t->decay), k;
+    __m256 a = _mm256_set1_ps(t->decay), k, x;
     int32_t i;
     int c;
 
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (c = 0; c < width; c++)
         kv[c] = _mm256_setzero_ps();
-    for (i = 0; i < dk; i++, s += lds) {
+    for (i = 0; i < dk; i++, s.at += s.ld, to.at += to.ld) {
         k = _mm256_set1_ps(t->k[i]);
-#pragma GCC unroll 4
-        for (c = 0; c < width; c++)
-            kv[c] = _mm256_fmadd_ps(k, _mm256_mul_ps(a, _mm256_loadu_ps(s + 8 * c)), kv[c]);
+#pragma GCC unroll 8
+        for (c = 0; c < width; c++) {
+            x = _mm256_mul_ps(a, _mm256_loadu_ps(s.at + 8 * c));
+            kv[c] = _mm256_fmadd_ps(k, x, kv[c]);
+            if (keep)
+                _mm256_storeu_ps(to.at + 8 * c, x);
+        }
     }
 }
 
-/* One token. scaled: s holds decay * S already. more: another token follows, and s is left as its decay times the new
- * S. */
-INLINE void token_pass(float *s, int64_t lds, int32_t dk, const token *t, __m256 *kv, bool scaled, bool more, int width)
+/* One token, from s to `to`. scaled: s holds decay * S already. more: another token follows, and `to` gets its decay
+ * times the new S. */
+INLINE void token_pass(block s, block to, int32_t dk, const token *t, __m256 *kv, bool scaled, bool more, int width)
 {
-    __m256 a = _mm256_set1_ps(t->decay), next_a = _mm256_set1_ps(t->next_decay), d[WIDTH], o[WIDTH];
+    __m256 a = _mm256_set1_ps(t->decay), next_a = _mm256_set1_ps(t->next_decay), d[WIDE], o[WIDE];
     int32_t i;
     int c;
 
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (c = 0; c < width; c++) {
         d[c] = _mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(t->v + 8 * c), kv[c]), _mm256_set1_ps(t->beta));
         o[c] = kv[c] = _mm256_setzero_ps();
     }
-    for (i = 0; i < dk; i++, s += lds) {
+    for (i = 0; i < dk; i++, s.at += s.ld, to.at += to.ld) {
         __m256 k = _mm256_set1_ps(t->k[i]), q = _mm256_set1_ps(t->q[i]);
 
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (c = 0; c < width; c++) {
-            __m256 x = _mm256_loadu_ps(s + 8 * c);
+            __m256 x = _mm256_loadu_ps(s.at + 8 * c);
 
             x = _mm256_fmadd_ps(k, d[c], scaled ? x : _mm256_mul_ps(a, x));
             o[c] = _mm256_fmadd_ps(q, x, o[c]);
@@ -65,10 +77,10 @@ INLINE void token_pass(float *s, int64_t lds, int32_t dk, const token *t, __m256
                 x = _mm256_mul_ps(next_a, x);
                 kv[c] = _mm256_fmadd_ps(_mm256_set1_ps(t->next_k[i]), x, kv[c]);
             }
-            _mm256_storeu_ps(s + 8 * c, x);
+            _mm256_storeu_ps(to.at + 8 * c, x);
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (c = 0; c < width; c++)
         _mm256_storeu_ps(t->out + 8 * c, o[c]);
 }
@@ -93,48 +105,37 @@ static token token_at(const scan *p, int32_t i, int32_t col)
     return t;
 }
 
-/* Columns [col, col + 8 * width) through all tokens; s: their first row. */
-INLINE void columns(const scan *p, float *s, int64_t lds, int32_t col, int width)
+/* Columns [col, col + 8 * width) through all tokens; s: these of the state, `work`: where they are between two tokens,
+ * which is either apart or s too. */
+INLINE void columns(const scan *p, block s, block work, int32_t col, int width, bool apart)
 {
-    __m256 kv[WIDTH];
+    __m256 kv[WIDE];
     token t = token_at(p, 0, col);
     int32_t i;
 
-    first_pass(s, lds, p->dk, &t, kv, width);
-    if (p->n_tok == 1) {
-        token_pass(s, lds, p->dk, &t, kv, false, false, width);
-        return;
-    }
-    token_pass(s, lds, p->dk, &t, kv, false, true, width);
-    for (i = 1; i + 1 < p->n_tok; i++) {
+    first_pass(s, work, p->dk, &t, kv, apart, width);
+    for (i = 0; i + 1 < p->n_tok; i++) {
         t = token_at(p, i, col);
-        token_pass(s, lds, p->dk, &t, kv, true, true, width);
+        if (apart || i > 0)
+            token_pass(work, work, p->dk, &t, kv, true, true, width);
+        else
+            token_pass(s, s, p->dk, &t, kv, false, true, width);
     }
     t = token_at(p, i, col);
-    token_pass(s, lds, p->dk, &t, kv, true, false, width);
+    if (apart || i > 0)
+        token_pass(work, s, p->dk, &t, kv, true, false, width);
+    else
+        token_pass(s, s, p->dk, &t, kv, false, false, width);
 }
 
-static void copy_columns(float *to, int64_t ldto, const float *from, int64_t ldfrom, int32_t dk)
+static void narrow_columns(const scan *p, block s, int32_t col)
 {
-    int32_t i, c;
+    alignas(32) float rows[MAX_ROWS][8 * NARROW];
 
-    for (i = 0; i < dk; i++)
-        for (c = 0; c < WIDTH; c++)
-            _mm256_storeu_ps(to + i * ldto + 8 * c, _mm256_loadu_ps(from + i * ldfrom + 8 * c));
-}
-
-/* A chunk works on a copy, whose rows lie close together, so that it stays in the first-level cache. */
-static void wide_columns(const scan *p, float *s, int64_t lds, int32_t col)
-{
-    alignas(32) float copy[MAX_ROWS][8 * WIDTH];
-
-    if (p->n_tok <= FEW || p->dk > MAX_ROWS) {
-        columns(p, s, lds, col, WIDTH);
-        return;
-    }
-    copy_columns(copy[0], 8 * WIDTH, s, lds, p->dk);
-    columns(p, copy[0], 8 * WIDTH, col, WIDTH);
-    copy_columns(s, lds, copy[0], 8 * WIDTH, p->dk);
+    if (p->n_tok <= FEW || p->dk > MAX_ROWS)
+        columns(p, s, s, col, NARROW, false);
+    else
+        columns(p, s, (block){rows[0], 8 * NARROW}, col, NARROW, true);
 }
 
 void swl_delta_scan_avx2(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
@@ -144,10 +145,13 @@ void swl_delta_scan_avx2(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t 
     scan p = {dk, n_tok, q, k, v, decay, beta, ldqk, ldv, ldb, ldo, out};
     int32_t col = 0;
 
-    for (; col + 8 * WIDTH <= dv; col += 8 * WIDTH)
-        wide_columns(&p, s + col, lds, col);
+    if (n_tok == 1)
+        for (; col + 8 * WIDE <= dv; col += 8 * WIDE)
+            columns(&p, (block){s + col, lds}, (block){s + col, lds}, col, WIDE, false);
+    for (; col + 8 * NARROW <= dv; col += 8 * NARROW)
+        narrow_columns(&p, (block){s + col, lds}, col);
     for (; col + 8 <= dv; col += 8)
-        columns(&p, s + col, lds, col, 1);
+        columns(&p, (block){s + col, lds}, (block){s + col, lds}, col, 1, false);
     if (col < dv)
         swl_delta_scan_ref(s + col, lds, dk, dv - col, n_tok, q, k, ldqk, v + col, ldv, decay, beta, ldb, out + col,
                            ldo);

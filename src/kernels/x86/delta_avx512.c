@@ -4,8 +4,9 @@
  * here, which leaves a * S of the next token in memory: the product that the rule rounds anyway, taken once. Only the
  * last token of a chunk leaves S.
  *
- * Columns are independent. A chunk of tokens works on a copy of some columns, which stays in the first-level cache; a
- * single token (decoding) streams the state in place, all columns of a row together.
+ * Columns are independent. A chunk of tokens takes some of them together, and what it leaves between two tokens lies in
+ * rows of its own, close together, which stay in the first-level cache: the first pass goes there from the state, the
+ * last token back. Few tokens (decoding) work in the state itself, all columns of a row together.
  */
 #include "kernels/x86/x86.h"
 
@@ -15,9 +16,9 @@
 
 enum {
     NARROW = 2,     /* registers of columns in a chunk */
-    WIDE = 8,       /* and of a single token */
-    MAX_ROWS = 256, /* of the copy */
-    FEW = 3         /* tokens for which the copy does not pay */
+    WIDE = 8,       /* and of few tokens */
+    MAX_ROWS = 256, /* of those in which a chunk works */
+    FEW = 8         /* tokens that work in the state itself */
 };
 
 typedef struct token {
@@ -33,27 +34,37 @@ INLINE __mmask16 mask_of(int32_t n, int i)
     return low16(n - 16 * i > 0 ? n - 16 * i : 0);
 }
 
-/* kv = k^T (decay S) before the first token. */
-INLINE void first_pass(const float *s, int64_t lds, int32_t dk, int32_t n, const token *t, __m512 *kv, int width)
+/* Some columns of the state, all rows. */
+typedef struct block {
+    float *at;
+    int64_t ld;
+} block;
+
+/* kv = k^T (decay S) before the first token. keep: decay * S is written to `to`. */
+INLINE void first_pass(block s, block to, int32_t dk, int32_t n, const token *t, __m512 *kv, bool keep, int width)
 {
-    __m512 a = _mm512_set1_ps(t->decay), k;
+    __m512 a = _mm512_set1_ps(t->decay), k, x;
     int32_t i;
     int c;
 
 #pragma GCC unroll 8
     for (c = 0; c < width; c++)
         kv[c] = _mm512_setzero_ps();
-    for (i = 0; i < dk; i++, s += lds) {
+    for (i = 0; i < dk; i++, s.at += s.ld, to.at += to.ld) {
         k = _mm512_set1_ps(t->k[i]);
 #pragma GCC unroll 8
-        for (c = 0; c < width; c++)
-            kv[c] = _mm512_fmadd_ps(k, _mm512_mul_ps(a, _mm512_maskz_loadu_ps(mask_of(n, c), s + 16 * c)), kv[c]);
+        for (c = 0; c < width; c++) {
+            x = _mm512_mul_ps(a, _mm512_maskz_loadu_ps(mask_of(n, c), s.at + 16 * c));
+            kv[c] = _mm512_fmadd_ps(k, x, kv[c]);
+            if (keep)
+                _mm512_mask_storeu_ps(to.at + 16 * c, mask_of(n, c), x);
+        }
     }
 }
 
-/* One token. scaled: s holds decay * S already. more: another token follows, and s is left as its decay times the new
- * S. */
-INLINE void token_pass(float *s, int64_t lds, int32_t dk, int32_t n, const token *t, __m512 *kv, bool scaled, bool more,
+/* One token, from s to `to`. scaled: s holds decay * S already. more: another token follows, and `to` gets its decay
+ * times the new S. */
+INLINE void token_pass(block s, block to, int32_t dk, int32_t n, const token *t, __m512 *kv, bool scaled, bool more,
                        int width)
 {
     __m512 a = _mm512_set1_ps(t->decay), next_a = _mm512_set1_ps(t->next_decay), d[WIDE], o[WIDE];
@@ -66,12 +77,12 @@ INLINE void token_pass(float *s, int64_t lds, int32_t dk, int32_t n, const token
         d[c] = _mm512_mul_ps(d[c], _mm512_set1_ps(t->beta));
         o[c] = kv[c] = _mm512_setzero_ps();
     }
-    for (i = 0; i < dk; i++, s += lds) {
+    for (i = 0; i < dk; i++, s.at += s.ld, to.at += to.ld) {
         __m512 k = _mm512_set1_ps(t->k[i]), q = _mm512_set1_ps(t->q[i]);
 
 #pragma GCC unroll 8
         for (c = 0; c < width; c++) {
-            __m512 x = _mm512_maskz_loadu_ps(mask_of(n, c), s + 16 * c);
+            __m512 x = _mm512_maskz_loadu_ps(mask_of(n, c), s.at + 16 * c);
 
             x = _mm512_fmadd_ps(k, d[c], scaled ? x : _mm512_mul_ps(a, x));
             o[c] = _mm512_fmadd_ps(q, x, o[c]);
@@ -79,7 +90,7 @@ INLINE void token_pass(float *s, int64_t lds, int32_t dk, int32_t n, const token
                 x = _mm512_mul_ps(next_a, x);
                 kv[c] = _mm512_fmadd_ps(_mm512_set1_ps(t->next_k[i]), x, kv[c]);
             }
-            _mm512_mask_storeu_ps(s + 16 * c, mask_of(n, c), x);
+            _mm512_mask_storeu_ps(to.at + 16 * c, mask_of(n, c), x);
         }
     }
 #pragma GCC unroll 8
@@ -107,51 +118,40 @@ static token token_at(const scan *p, int32_t i, int32_t col)
     return t;
 }
 
-/* Columns [col, col + n) through all tokens; s: their first row. */
-INLINE void columns(const scan *p, float *s, int64_t lds, int32_t col, int32_t n, int width)
+/* Columns [col, col + n) through all tokens; s: these of the state, `work`: where they are between two tokens, which
+ * is either apart or s too. */
+INLINE void columns(const scan *p, block s, block work, int32_t col, int32_t n, int width, bool apart)
 {
     __m512 kv[WIDE];
     token t = token_at(p, 0, col);
     int32_t i;
 
-    first_pass(s, lds, p->dk, n, &t, kv, width);
-    if (p->n_tok == 1) {
-        token_pass(s, lds, p->dk, n, &t, kv, false, false, width);
-        return;
-    }
-    token_pass(s, lds, p->dk, n, &t, kv, false, true, width);
-    for (i = 1; i + 1 < p->n_tok; i++) {
+    first_pass(s, work, p->dk, n, &t, kv, apart, width);
+    for (i = 0; i + 1 < p->n_tok; i++) {
         t = token_at(p, i, col);
-        token_pass(s, lds, p->dk, n, &t, kv, true, true, width);
+        if (apart || i > 0)
+            token_pass(work, work, p->dk, n, &t, kv, true, true, width);
+        else
+            token_pass(s, s, p->dk, n, &t, kv, false, true, width);
     }
     t = token_at(p, i, col);
-    token_pass(s, lds, p->dk, n, &t, kv, true, false, width);
-}
-
-static void copy_columns(float *to, int64_t ldto, const float *from, int64_t ldfrom, int32_t dk, int32_t n)
-{
-    int32_t i, c;
-
-    for (i = 0; i < dk; i++)
-        for (c = 0; c < n; c += 16)
-            _mm512_mask_storeu_ps(to + i * ldto + c, low16(n - c),
-                                  _mm512_maskz_loadu_ps(low16(n - c), from + i * ldfrom + c));
-}
-
-static void narrow_columns(const scan *p, float *s, int64_t lds, int32_t col, int32_t n)
-{
-    alignas(64) float copy[MAX_ROWS][16 * NARROW];
-
-    if (p->n_tok <= FEW || p->dk > MAX_ROWS) {
-        columns(p, s, lds, col, n, NARROW);
-        return;
-    }
-    copy_columns(copy[0], 16 * NARROW, s, lds, p->dk, n);
-    if (n == 16 * NARROW)
-        columns(p, copy[0], 16 * NARROW, col, 16 * NARROW, NARROW);
+    if (apart || i > 0)
+        token_pass(work, s, p->dk, n, &t, kv, true, false, width);
     else
-        columns(p, copy[0], 16 * NARROW, col, n, NARROW);
-    copy_columns(s, lds, copy[0], 16 * NARROW, p->dk, n);
+        token_pass(s, s, p->dk, n, &t, kv, false, false, width);
+}
+
+static void narrow_columns(const scan *p, block s, int32_t col, int32_t n)
+{
+    alignas(64) float rows[MAX_ROWS][16 * NARROW];
+    block work = {rows[0], 16 * NARROW};
+
+    if (p->n_tok <= FEW || p->dk > MAX_ROWS)
+        columns(p, s, s, col, n, NARROW, false);
+    else if (n == 16 * NARROW)
+        columns(p, s, work, col, 16 * NARROW, NARROW, true);
+    else
+        columns(p, s, work, col, n, NARROW, true);
 }
 
 void swl_delta_scan_avx512(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
@@ -163,7 +163,7 @@ void swl_delta_scan_avx512(float *s, int64_t lds, int32_t dk, int32_t dv, int32_
 
     if (n_tok <= FEW)
         for (; col + 16 * WIDE <= dv; col += 16 * WIDE)
-            columns(&p, s + col, lds, col, 16 * WIDE, WIDE);
+            columns(&p, (block){s + col, lds}, (block){s + col, lds}, col, 16 * WIDE, WIDE, false);
     for (; col < dv; col += 16 * NARROW)
-        narrow_columns(&p, s + col, lds, col, dv - col < 16 * NARROW ? dv - col : 16 * NARROW);
+        narrow_columns(&p, (block){s + col, lds}, col, dv - col < 16 * NARROW ? dv - col : 16 * NARROW);
 }

@@ -9,7 +9,11 @@
 #include "kernels/ref/ref.h"
 #include "kernels/x86/math_avx2.h"
 
-enum { HEADS = 4, BLOCK = SWL_ATTN_BLOCK };
+enum {
+    HEADS = 4,
+    BLOCK = SWL_ATTN_BLOCK,
+    AHEAD = 8 /* keys between the one at work and the one that is asked for */
+};
 
 typedef struct cache {
     const uint8_t *k, *v;
@@ -24,7 +28,14 @@ INLINE __m256 load_kv(const uint8_t *p, int64_t at, bool half)
                 : _mm256_loadu_ps((const void *)(p + 4 * at));
 }
 
-/* p[head][j]: the scaled score of one key. */
+/* Asks for elements from `at` on. Rows of other heads lie between those of one, an order that no processor guesses. */
+INLINE void ask(const uint8_t *p, int64_t at, bool half)
+{
+    _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)((half ? 2 : 4) * at)), _MM_HINT_T1);
+}
+
+/* p[head][j]: the scaled score of one key. On the way a later key is asked for, and the value that the score will be
+ * used for. */
 INLINE void score(const cache *c, const float *q, int32_t key, int32_t j, int heads, bool half, float (*p)[BLOCK])
 {
     __m256 low[HEADS], high[HEADS], a, b;
@@ -37,6 +48,10 @@ INLINE void score(const cache *c, const float *q, int32_t key, int32_t j, int he
     for (i = 0; i < c->dim; i += 16) {
         a = load_kv(c->k, key * c->ld + i, half);
         b = load_kv(c->k, key * c->ld + i + 8, half);
+        if (!half || i % 32 == 0)
+            ask(c->k, (key + AHEAD) * c->ld + i, half);
+        if (!half || i % 32 == 16)
+            ask(c->v, key * c->ld + i - (half ? 16 : 0), half);
 #pragma GCC unroll 4
         for (h = 0; h < heads; h++) {
             low[h] = _mm256_fmadd_ps(_mm256_loadu_ps(q + h * c->dim + i), a, low[h]);

@@ -120,42 +120,45 @@ INLINE void add_values(const cache *c, int32_t key0, int32_t n, int32_t col, int
     }
 }
 
-INLINE void attend(const cache *c, const float *q, int32_t n_keys, int heads, bool half, float *m, float *l, float *o)
+/* A block of keys [key, key + n) for some heads. */
+INLINE void attend(const cache *c, const float *q, int32_t key, int32_t n, int heads, bool half, float *m, float *l,
+                   float *o)
 {
     alignas(32) float p[HEADS][BLOCK];
     float factor[HEADS];
-    int32_t key, n, i;
+    int32_t i;
     int h;
 
-    for (h = 0; h < heads; h++) {
-        m[h] = -INFINITY;
-        l[h] = 0.0f;
-    }
-    for (i = 0; i < heads * c->dim; i++)
-        o[i] = 0.0f;
-    for (key = 0; key < n_keys; key += BLOCK) {
-        n = min_i32(BLOCK, n_keys - key);
-        for (i = 0; i < n; i++)
-            score(c, q, key + i, i, heads, half, p);
-        for (h = 0; h < heads; h++)
-            factor[h] = renormalise(p[h], n, &m[h], &l[h]);
-        for (i = 0; i < c->dim; i += 16)
-            add_values(c, key, n, i, heads, half, (const float(*)[BLOCK])p, factor, o);
-    }
+    for (i = 0; i < n; i++)
+        score(c, q, key + i, i, heads, half, p);
+    for (h = 0; h < heads; h++)
+        factor[h] = renormalise(p[h], n, &m[h], &l[h]);
+    for (i = 0; i < c->dim; i += 16)
+        add_values(c, key, n, i, heads, half, (const float(*)[BLOCK])p, factor, o);
 }
 
+/* All heads take a block before any takes the next, so that it comes from memory once. */
 INLINE void attn(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv, int32_t n_keys,
                  float scale, float *m, float *l, float *o, bool half)
 {
     cache c = {k, v, ldkv, dim, scale};
-    int32_t h = 0;
+    int32_t key, n, h;
 
-    for (; h + 4 <= n_q; h += 4)
-        attend(&c, q + h * dim, n_keys, 4, half, m + h, l + h, o + h * dim);
-    for (; h + 2 <= n_q; h += 2)
-        attend(&c, q + h * dim, n_keys, 2, half, m + h, l + h, o + h * dim);
-    for (; h < n_q; h++)
-        attend(&c, q + h * dim, n_keys, 1, half, m + h, l + h, o + h * dim);
+    for (h = 0; h < n_q; h++) {
+        m[h] = -INFINITY;
+        l[h] = 0.0f;
+    }
+    for (h = 0; h < n_q * dim; h++)
+        o[h] = 0.0f;
+    for (key = 0; key < n_keys; key += BLOCK) {
+        n = min_i32(BLOCK, n_keys - key);
+        for (h = 0; h + 4 <= n_q; h += 4)
+            attend(&c, q + h * dim, key, n, 4, half, m + h, l + h, o + h * dim);
+        for (; h + 2 <= n_q; h += 2)
+            attend(&c, q + h * dim, key, n, 2, half, m + h, l + h, o + h * dim);
+        for (; h < n_q; h++)
+            attend(&c, q + h * dim, key, n, 1, half, m + h, l + h, o + h * dim);
+    }
 }
 
 void swl_attn_f16_avx2(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,

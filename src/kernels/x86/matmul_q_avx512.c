@@ -16,7 +16,8 @@
 
 enum {
     FEW = 4,       /* tokens that share a pass over the rows */
-    MANY = 7,      /* tokens from which on unpacking the rows into tiles pays */
+    SOME = 3,      /* tokens from which on unpacking rows of four or eight bits into tiles pays */
+    MANY = 7,      /* and any rows */
     ROWS = 16,     /* rows whose lanes are folded together */
     BLOCK = 8192,  /* columns whose activations are prepared at a time */
     AHEAD = 6144,  /* bytes between what is multiplied and what is asked for; processors themselves look less far */
@@ -336,16 +337,15 @@ INLINE void matmul_q(const swl_matrix *w, int32_t row0, int32_t n_rows, const sw
         few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 16);
 }
 
-/* Passes of as many tokens as one of the ways takes, equal as far as possible. */
+/* Passes of few tokens, equal as far as possible, where tiles do not pay. */
 INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                    int32_t n_tok, float *out, int64_t ldo, int bits)
 {
-    bool in_tiles = n_tok > 2 && swl_matmul_few_fits_avx512(w, n_rows);
-    int32_t most = in_tiles ? SWL_FEW_AVX512 : FEW, passes = (n_tok + most - 1) / most, i, t, end;
+    int32_t passes = (n_tok + FEW - 1) / FEW, i, t, end;
     swl_act from = *a;
     swl_matrix part = *w;
 
-    if (n_tok >= (in_tiles ? SWL_FEW_AVX512 + 1 : MANY) && swl_matmul_tile_fits_avx512(w)) {
+    if (n_tok >= (w->group >= 32 && n_rows >= ROWS && bits % 4 == 0 ? SOME : MANY) && swl_matmul_tile_fits_avx512(w)) {
         swl_matmul_tile_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
         return;
     }
@@ -359,10 +359,7 @@ INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_
             from.sum = a->sum + t * (a->ldq / SWL_ACT_SUM);
         }
         part.next = i + 1 < passes ? swl_matrix_upcoming(w, row0) : w->next;
-        if (in_tiles)
-            swl_matmul_few_avx512(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo);
-        else
-            matmul_q(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits);
+        matmul_q(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits);
     }
 }
 

@@ -36,7 +36,7 @@ typedef struct tile {
 typedef struct tokens {
     int32_t n, stride;                         /* stride: n rounded up to 16 */
     int64_t ldu;                               /* bytes of x from a unit to the next */
-    int32_t n_groups, group[TOKENS / AT_ONCE]; /* of four to AT_ONCE tokens, as equal as can be */
+    int32_t n_groups, group[TOKENS / AT_ONCE]; /* of three to AT_ONCE tokens, as equal as can be */
     alignas(64) int8_t x[X_BYTES];
     alignas(64) float xs[SCALES], xi[SCALES]; /* [unit][token]: scale, and scale times sum */
     alignas(64) float stack[2 * DEPTH][TOKENS][TILES][ROWS];
@@ -249,6 +249,9 @@ INLINE void add_unit_to_all(tokens *k, const tile *s, const place *p, const uint
     for (g = 0, t = 0; g < k->n_groups; t += k->group[g++]) {
         ask_ahead(next);
         switch (k->group[g]) {
+        case 3:
+            add_unit(k, s, p, scale, codes, t, 3, bits, unit);
+            break;
         case 4:
             add_unit(k, s, p, scale, codes, t, 4, bits, unit);
             break;

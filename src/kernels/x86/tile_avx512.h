@@ -1,6 +1,6 @@
 /*
- * tile_avx512.h: what the AVX-512 kernels share whose lanes are rows: the order in which a tile of sixteen rows goes
- * through its units, and how rows become lanes. For files built with AVX-512 flags only.
+ * tile_avx512.h: for kernels whose lanes are rows: the order in which a tile of sixteen rows goes through its units, and
+ * how rows become lanes. For files built with AVX-512 flags only.
  *
  * Units come in the order of the contract's lanes, and lanes in that of the fold's tree, so that a token keeps no lanes,
  * only a stack of finished branches, which are added up like the digits of a binary counter. The even and the odd lanes
@@ -28,8 +28,8 @@ typedef struct place {
 
 typedef struct order {
     int32_t n_units;
-    bool odd;                    /* there is an odd lane */
-    place place[UNITS_MAX + 1];  /* the last one twice, for who looks ahead */
+    bool odd; /* there is an odd lane */
+    place place[UNITS_MAX];
 } order;
 
 /* ---- order ----------------------------------------------------------------------------------------------- */
@@ -88,7 +88,6 @@ static inline void place_units(order *o, int32_t n_units)
         end_lane(&even, i, lane < n_units);
         end_lane(&odd, i, lane + 1 < n_units);
     }
-    o->place[n_units] = o->place[n_units - 1];
 }
 
 /* What the stacks' first branches add up to. Lanes that were left out are zero: that matters only if all others are -0. */
@@ -207,13 +206,6 @@ static inline void unpack_scales(const swl_matrix *w, const uint8_t *from, int64
 /* ---- products -------------------------------------------------------------------------------------------- */
 
 typedef int32_t __attribute__((may_alias, aligned(1))) any_i32;
-
-/* acc + four codes of each row times the four activations at x. Compilers would broadcast by an instruction of its own. */
-INLINE __m512i dot4(__m512i acc, __m512i w, const int8_t *x)
-{
-    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const any_i32 *)x));
-    return acc;
-}
 
 /* Four bytes for every lane: a load and nothing else, unless the compiler makes two of it. */
 INLINE __m512i broadcast4(const int8_t *x)

@@ -7,10 +7,7 @@
 swl_matmul_fn swl_matmul_q_a2_avx512, swl_matmul_q_a3_avx512, swl_matmul_q_a4_avx512, swl_matmul_q_a5_avx512,
     swl_matmul_q_a6_avx512, swl_matmul_q_a8_avx512;
 
-/* For three to SWL_FEW_AVX512 tokens, and for more; matmul_q_*_avx512 call them where the matrix fits. */
-#define SWL_FEW_AVX512 8
-swl_matmul_fn swl_matmul_few_avx512, swl_matmul_tile_avx512;
-bool swl_matmul_few_fits_avx512(const swl_matrix *w, int32_t n_rows);
+swl_matmul_fn swl_matmul_tile_avx512; /* three tokens and more: matmul_q_*_avx512 call it where the matrix fits */
 bool swl_matmul_tile_fits_avx512(const swl_matrix *w);
 
 swl_matmul_fn swl_matmul_f_f32_avx512, swl_matmul_f_f16_avx512, swl_matmul_f_bf16_avx512, swl_matmul_f_a2_avx512,

@@ -691,12 +691,13 @@ typedef struct swl_check_options {
 
 SWL_API void swl_check_options_init(swl_check_options *opt);
 /* Lengths, hashes.json, the source's digests, checksums of slots and tensors, JSON files, and whether it opens. Changes
- * nothing. SWL_E_CORRUPT after all rows when something is bad; *err then names the first. */
+ * nothing. A link to the container is followed, links inside it are not. SWL_E_CORRUPT after all rows when something is bad;
+ * *err then names the first. */
 SWL_API swl_status swl_check(const swl_check_options *opt, swl_error *err);
 
-/* Fetches these files of the container opt->target anew, from where its record says it came, and puts each in its place once
- * it is checked. Of a container that was converted all is made anew. opt->source is ignored. Without paths it only removes
- * what a repair left that was ended in the middle. */
+/* Fetches these files of the container opt->target (or that it is a link to) anew, from opt->source, or else from where its
+ * record says it came, and puts each in its place once it is checked. Of a container that was converted all is made anew.
+ * Without paths it only removes what a repair left that was ended in the middle. */
 SWL_API swl_status swl_repair(const swl_pull_options *opt, const char *const *paths, int32_t n_paths, swl_error *err);
 
 /* ---- conversion ------------------------------------------------------------------------------------------------- */

@@ -2,6 +2,8 @@
  * check.c: swl_check: an installed container against everything that is known about its bytes. Each file is read once, front
  * to back, several files at a time; every fault is a row, and nothing is changed. With write_hashes it makes hashes.json.
  */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +13,9 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/mem.h"
+#if defined(_WIN32)
+#include "base/os_win.h"
+#endif
 #include "base/threads.h"
 #include "format/checkpoint_parts.h"
 #include "install/place.h"
@@ -502,8 +507,10 @@ static swl_status write_hashes(checking *k, swl_error *err)
 
 swl_status swl_check(const swl_check_options *opt, swl_error *err)
 {
-    checking k = {.o = opt};
+    swl_check_options o = *opt;
+    checking k = {.o = &o};
     swl_error local = {0};
+    char *real;
     swl_status st;
 
     err = err ? err : &local;
@@ -511,10 +518,17 @@ swl_status swl_check(const swl_check_options *opt, swl_error *err)
         return swl_fail_at(err, SWL_E_NOT_FOUND, opt->dir, -1, "there is no directory %s", opt->dir);
     if (!swl_qpack_is(opt->dir))
         return swl_fail_at(err, SWL_E_ARG, opt->dir, -1, "%s is no container; only containers have digests to check", opt->dir);
+    /* From here on no link is followed, so the one that leads here is now. A process whose working directory was replaced, as
+     * repairs do, has no real paths: "../NAME" still leads to the new one. */
+    real = realpath(opt->dir, NULL);
+    if (!real && errno == ENOMEM)
+        return no_memory(err);
+    o.dir = real ? real : opt->dir;
     pthread_mutex_init(&k.lock, NULL);
-    st = opt->write_hashes ? write_hashes(&k, err) : check(&k, err);
+    st = o.write_hashes ? write_hashes(&k, err) : check(&k, err);
     swl_checkpoint_close(k.c);
     swl_listing_free(&k.files);
     pthread_mutex_destroy(&k.lock);
+    free(real);
     return st;
 }

@@ -139,23 +139,12 @@ static swl_status fetch(repair *r, swl_error *err)
     return st ? st : swl_stage_remove(r->dir, err);
 }
 
-/* By the name that it has without links, so that every way to a container leads to one lock. */
-static swl_status take_lock(repair *r, swl_error *err)
-{
-    char *real = realpath(r->o.target, NULL);
-    swl_status st = real ? swl_stage_lock(&r->lock, real, err)
-                         : swl_fail_errno(err, r->o.target, "cannot open %s", r->o.target);
-
-    free(real);
-    return st;
-}
-
 static swl_status fetch_from(repair *r, swl_error *err)
 {
     swl_status st;
 
     r->p.o = &r->o;
-    st = take_lock(r, err);
+    st = swl_stage_lock(&r->lock, r->o.target, err);
     if (!st)
         st = swl_puller_look(&r->p, err);
     if (!st && !r->p.remote.packed)
@@ -215,9 +204,21 @@ static swl_status from_record(repair *r, swl_error *err)
 /* Nothing but what a repair that was ended left. */
 static swl_status sweep(repair *r, swl_error *err)
 {
-    swl_status st = swl_dir_exists(r->dir) ? take_lock(r, err) : SWL_OK;
+    swl_status st = swl_dir_exists(r->dir) ? swl_stage_lock(&r->lock, r->o.target, err) : SWL_OK;
 
     return !st && swl_dir_exists(r->dir) ? swl_stage_remove(r->dir, err) : st;
+}
+
+static swl_status repair_all(repair *r, swl_error *err)
+{
+    bool by_record = r->n_paths && !r->o.source;
+
+    r->dir = swl_path_join(r->o.target, FOLDER);
+    if (!r->dir)
+        return no_memory(err);
+    if (by_record && swl_state_load(&r->record, r->o.target, NULL))
+        return swl_fail_at(err, SWL_E_NOT_FOUND, r->o.target, -1, "%s has no record of where it came from", r->o.target);
+    return !r->n_paths ? sweep(r, err) : by_record ? from_record(r, err) : fetch_from(r, err);
 }
 
 swl_status swl_repair(const swl_pull_options *opt, const char *const *paths, int32_t n_paths, swl_error *err)
@@ -225,16 +226,13 @@ swl_status swl_repair(const swl_pull_options *opt, const char *const *paths, int
     swl_pull_result result = {0};
     repair r = {.o = *opt, .paths = paths, .n_paths = n_paths, .p = {.o = opt, .result = &result}, .lock = {.lock = -1}};
     swl_error local = {0};
+    char *real = realpath(opt->target, NULL); /* so that every way to a container leads to one lock, and no link is replaced */
     swl_status st;
 
     err = err ? err : &local;
     r.o.on_plan = NULL;
-    r.dir = swl_path_join(opt->target, FOLDER);
-    st = !r.dir ? no_memory(err) : opt->source || !n_paths ? SWL_OK : swl_state_load(&r.record, opt->target, NULL);
-    if (r.dir && st)
-        st = swl_fail_at(err, SWL_E_NOT_FOUND, opt->target, -1, "%s has no record of where it came from", opt->target);
-    if (!st)
-        st = !n_paths ? sweep(&r, err) : opt->source ? fetch_from(&r, err) : from_record(&r, err);
+    r.o.target = real;
+    st = real ? repair_all(&r, err) : swl_fail_errno(err, opt->target, "cannot open %s", opt->target);
     swl_stage_close(&r.lock);
     swl_http_close(r.p.http);
     swl_state_deinit(&r.p.state);
@@ -242,5 +240,6 @@ swl_status swl_repair(const swl_pull_options *opt, const char *const *paths, int
     swl_remote_close(&r.p.remote);
     swl_free(r.p.local);
     swl_free(r.dir);
+    free(real);
     return st;
 }

@@ -1154,6 +1154,23 @@ def a_converted_container_is_repaired_by_a_new_conversion():
 
 
 @check
+def a_repair_goes_where_a_link_leads():
+    for files in packed(), raw("q35moe-a-mlx4"):
+        with Hub(files) as hub, Room() as r:
+            r.run(hub)
+            want = tree(r.out)
+            spoil(r, "packed_experts/layer_01.bin")
+            os.mkdir(os.path.join(r.dir, "links"))
+            link = os.path.join(r.dir, "links", "link.qpack")
+            os.symlink("../out.qpack", link)
+            swiftlet(r, hub, "verify", link, "--repair", "--yes", *QUICK)
+            same("equal", tree(r.out) == want, True)
+            same("link", os.readlink(link), "../out.qpack")
+            same("left", (os.listdir(os.path.dirname(link)), [x for x in os.listdir(r.dir) if x.startswith("out")]),
+                 (["link.qpack"], ["out.qpack"]))
+
+
+@check
 def the_record_of_a_container_does_not_get_the_token():
     with Hub(packed()) as hub, Hub(packed()) as thief, Room() as r:
         r.run(hub)

@@ -3,6 +3,7 @@
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "interrupt.h"
@@ -166,5 +167,7 @@ int main(int argc, char **argv)
         report_error(&late, false, verbose);
         st = st ? st : late.code;
     }
+    if (err_hangs())
+        _exit(exit_code(st));
     return exit_code(st);
 }

@@ -18,11 +18,15 @@
 #include "input.h"
 #include "interrupt.h"
 
+#define LAST_SECONDS 1 /* for an error when nobody may read it */
+
 static int write_errno; /* of the first write to standard output that failed */
 static bool progress_shown;
 static bool colors;
 static FILE *log_file;
 static bool log_is_json;
+static bool never_hang;
+static pthread_mutex_t saying = PTHREAD_MUTEX_INITIALIZER;
 
 static bool has_text(const char *variable)
 {
@@ -299,9 +303,7 @@ swl_status out_finish(swl_error *err)
 /* A line at a time: the server's threads all have something to say. */
 static void say(const char *level, style s, const char *line)
 {
-    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
-
-    pthread_mutex_lock(&turn);
+    pthread_mutex_lock(&saying);
     progress_clear();
     if (s)
         fprintf(stderr, "%sswiftlet:%s ", out_style(s), out_style(STYLE_NONE));
@@ -313,7 +315,7 @@ static void say(const char *level, style s, const char *line)
         fputs(line, stderr);
     fputc('\n', stderr);
     log_line(level, line);
-    pthread_mutex_unlock(&turn);
+    pthread_mutex_unlock(&saying);
 }
 
 void note(const char *format, ...)
@@ -339,7 +341,7 @@ static json_t *error_object(const swl_error *err)
     return root;
 }
 
-void report_error(const swl_error *err, bool json, bool verbose)
+static void report(const swl_error *err, bool json, bool verbose)
 {
     const char *text = err->code == SWL_E_CANCELLED ? "stopped" : err->message;
 
@@ -353,6 +355,68 @@ void report_error(const swl_error *err, bool json, bool verbose)
         note("the file is %s", err->file);
     if (verbose)
         note("status %s, offset %lld, errno %d", swl_status_name(err->code), (long long)err->offset, err->os_errno);
+}
+
+typedef struct last_words {
+    pthread_mutex_t lock;
+    pthread_cond_t said;
+    swl_error err;
+    bool json, verbose, done;
+} last_words;
+
+static void *report_main(void *arg)
+{
+    last_words *w = arg;
+
+    report(&w->err, w->json, w->verbose);
+    pthread_mutex_lock(&w->lock);
+    w->done = true;
+    pthread_cond_signal(&w->said);
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* By a thread, which is left behind when it is late, with its words. */
+void report_error(const swl_error *err, bool json, bool verbose)
+{
+    last_words *w = never_hang ? malloc(sizeof *w) : NULL;
+    struct timespec until;
+    pthread_t thread;
+    bool done;
+
+    if (w)
+        *w = (last_words){PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, *err, json, verbose, false};
+    if (!w || pthread_create(&thread, NULL, report_main, w)) {
+        free(w);
+        report(err, json, verbose);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LAST_SECONDS;
+    pthread_mutex_lock(&w->lock);
+    while (!w->done && !pthread_cond_timedwait(&w->said, &w->lock, &until))
+        continue;
+    done = w->done;
+    pthread_mutex_unlock(&w->lock);
+    if (!done) {
+        pthread_detach(thread);
+        return;
+    }
+    pthread_join(thread, NULL);
+    free(w);
+}
+
+void err_never_hang(void)
+{
+    never_hang = true;
+}
+
+bool err_hangs(void)
+{
+    if (pthread_mutex_trylock(&saying))
+        return true;
+    pthread_mutex_unlock(&saying);
+    return false;
 }
 
 int exit_code(swl_status st)

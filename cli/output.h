@@ -49,6 +49,10 @@ swl_status out_finish(swl_error *err);
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The error as text, or as {"version":1,"error":{...}} on standard output. */
 void report_error(const swl_error *err, bool json, bool verbose);
+/* For a program that has to end also when nobody reads what it says: report_error returns within a second from now on. */
+void err_never_hang(void);
+/* A thread hangs in a line on standard error: exit() may wait for it, _exit() does not. */
+bool err_hangs(void);
 int exit_code(swl_status st);
 
 /* A line on a terminal's standard error that is written over and vanishes. */

@@ -28,7 +28,6 @@ typedef struct serving {
     swl_model *model;
     swl_tokenizer *tokenizer;
     swl_engine *engine;
-    uint64_t request_bytes;
     words keys, origins, hosts;
 } serving;
 
@@ -116,8 +115,9 @@ static uint64_t request_bytes(const arguments *a, uint64_t limit)
 }
 
 /* As many conversations at a time as were asked for, or as fit. */
-static swl_status open_model(serving *s, int32_t *n, swl_error *err)
+static swl_status open_model(serving *s, swl_server_model *out, swl_error *err)
 {
+    int32_t asked = opt_int(s->a, OPT_PARALLEL), *n = &out->parallel;
     swl_model_options o;
     swl_memory_plan plan;
     swl_status st = model_options(&o, s->a, s->dir, err);
@@ -128,8 +128,8 @@ static swl_status open_model(serving *s, int32_t *n, swl_error *err)
     st = swl_memory_plan_make(&plan, &o, err);
     if (st && st != SWL_E_BUDGET)
         return st;
-    s->request_bytes = o.program_bytes = request_bytes(s->a, plan.limit);
-    *n = opt_int(s->a, OPT_PARALLEL);
+    out->request_bytes = o.program_bytes = request_bytes(s->a, plan.limit);
+    *n = asked;
     for (;; --*n) {
         o.n_sessions = *n;
         st = swl_memory_plan_make(&plan, &o, err);
@@ -138,9 +138,9 @@ static swl_status open_model(serving *s, int32_t *n, swl_error *err)
     }
     if (st)
         return st;
-    if (*n < opt_int(s->a, OPT_PARALLEL))
-        note("--parallel: %d conversations at a time, not %d: more do not fit in the memory of the process", (int)*n,
-             (int)opt_int(s->a, OPT_PARALLEL));
+    if (*n < asked)
+        snprintf(out->remark, sizeof out->remark, "--parallel: %d conversations at a time, not %d: more do not fit in the memory of "
+                 "the process", (int)*n, (int)asked);
     return swl_model_open(&s->model, &o, err);
 }
 
@@ -161,8 +161,10 @@ static swl_status open_engine(serving *s, swl_error *err)
 static swl_status on_load(void *arg, swl_server_model *out, swl_error *err)
 {
     serving *s = arg;
-    int32_t n;
-    swl_status st = open_model(s, &n, err);
+    swl_status st;
+
+    *out = (swl_server_model){.dir = s->dir, .id = s->id};
+    st = open_model(s, out, err);
 
     if (!st)
         st = swl_tokenizer_open(&s->tokenizer, s->dir, err);
@@ -170,8 +172,9 @@ static swl_status on_load(void *arg, swl_server_model *out, swl_error *err)
         st = open_engine(s, err);
     if (st)
         return st;
-    *out = (swl_server_model){.model = s->model, .tokenizer = s->tokenizer, .engine = s->engine, .dir = s->dir, .id = s->id,
-                              .parallel = n, .request_bytes = s->request_bytes};
+    out->model = s->model;
+    out->tokenizer = s->tokenizer;
+    out->engine = s->engine;
     swl_sampling_init(&out->sampling);
     out->sampling.temperature = 1; /* for models that publish nothing */
     st = swl_sampling_load(&out->sampling, s->dir, err);
@@ -259,6 +262,7 @@ swl_status run_serve(const arguments *a, swl_error *err)
     swl_status st;
     int n_used;
 
+    err_never_hang();
     s.dir = model_dir(a, &n_used);
     st = model_check(s.dir, err);
     if (!st)

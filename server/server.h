@@ -16,6 +16,7 @@ typedef struct swl_server_model {
     int32_t parallel;           /* conversations that run at a time */
     swl_sampling sampling;      /* when a request says nothing; the seed is drawn for each */
     uint64_t request_bytes;     /* of the memory of the process, for requests and answers; 0: not bounded */
+    char remark[160];           /* on how it was opened, for the log; "": none */
 } swl_server_model;
 
 typedef enum swl_reasoning_field {

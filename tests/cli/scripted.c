@@ -6,6 +6,7 @@
  *   SCRIPT_DELAY_MS  time before every token of an answer, every prompt token, every step of a conversion
  *   SCRIPT_READY     file that is written when the third of these delays begins: the script is in the middle of its work
  *   SCRIPT_OPEN, SCRIPT_GENERATE, SCRIPT_REPACK, SCRIPT_VERIFY     status (a number) that this call fails with
+ *   SCRIPT_SESSIONS  so many conversations fit into memory (default 64)
  *   SCRIPT_LOG       file that receives what every generation runs of its prompt as "POSITION TEXT", one a line, newlines
  *                    as "|"
  *
@@ -162,6 +163,8 @@ swl_status swl_memory_plan_make(swl_memory_plan *out, const swl_model_options *o
 {
     swl_status st = scripted("SCRIPT_OPEN", err);
 
+    if (!st && opt->n_sessions > atoi(script("SCRIPT_SESSIONS", "64")))
+        st = SWL_E_BUDGET;
     memset(out, 0, sizeof *out);
     out->limit = opt->memory_bytes ? opt->memory_bytes : 1000000000;
     out->n_experts = 16;

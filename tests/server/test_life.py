@@ -10,8 +10,11 @@ import re
 import signal
 import socket
 import string
+import subprocess
+import tempfile
 import threading
 import time
+import types
 import unittest
 
 import harness
@@ -380,6 +383,46 @@ class ALogThatNobodyReads(unittest.TestCase):
             server.chat(max_tokens=1, **self.FIELDS)
             self.assertEqual(server.stop(signal.SIGTERM), 0)
             server.stop = lambda: None
+
+    def end_of(self, *options, use=None, stdout=subprocess.DEVNULL, **script):
+        """The exit status of a server that ends with an error, or that is ended once use(ask) has used it."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "socket")
+            p = subprocess.Popen([harness.PROGRAM, "serve", folder, "--host", "unix:" + path, *options], stdout=stdout,
+                                 stderr=self.write, env=harness.environment(**script))
+
+            def ask(*request):
+                with harness.Connection(types.SimpleNamespace(path=path, host="localhost")) as c:
+                    c.request(*request)
+                    return c.answer()
+
+            try:
+                if use:
+                    wait_until(lambda: os.path.exists(path) and ask("GET", "/health").status == 200)
+                    use(ask)
+                    p.send_signal(signal.SIGTERM)
+                return p.wait(harness.PATIENCE)
+            finally:
+                p.kill()
+                p.wait()
+
+    def test_nor_from_beginning(self):
+        def use(ask):
+            self.assertEqual(ask("GET", "/props").json["total_slots"], 3)
+
+        self.assertEqual(self.end_of("--parallel", "8", use=use, SCRIPT_SESSIONS="3"), 0)
+        with Server("--parallel", "8", SCRIPT_SESSIONS=3) as server:
+            wait_until(lambda: "3 conversations at a time, not 8" in server.stderr())
+
+    def test_its_last_error_does_not_keep_it_either(self):
+        self.assertEqual(self.end_of(SCRIPT_OPEN="3"), 4)
+
+    def test_nor_does_an_error_behind_lines_of_the_log(self):
+        def use(ask):
+            self.assertEqual(ask("POST", CHAT, body(max_tokens=1, **self.FIELDS)).status, 200)
+
+        with open("/dev/full", "w") as full:  # for its first line
+            self.assertEqual(self.end_of(use=use, stdout=full), 4)
 
 
 class TheEnd(unittest.TestCase):

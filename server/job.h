@@ -1,7 +1,7 @@
 /*
  * job.h: one request of a client, from its body to the last byte of its answer. A dialect decodes it into srv_ask, and
- * encodes what comes from the engine. Fields belong to the worker until the job is prepared, then to the event thread;
- * `cancelled` to everybody.
+ * encodes what comes from the engine. Fields belong to the worker, and the disk thread after it, until the job is prepared,
+ * then to the event thread; `cancelled` to everybody.
  */
 #ifndef SERVER_JOB_H
 #define SERVER_JOB_H
@@ -116,6 +116,7 @@ struct srv_job {
     bool flushing;             /* what is written now is new text, and repeats nothing */
     srv_text scratch;
     void *state;               /* the encoder's, freed with free() */
+    bool (*later)(srv_job *j, srv_error *e); /* what preparation leaves for the disk thread; NULL: nothing */
 };
 
 srv_job *srv_job_create(srv_conn *c);

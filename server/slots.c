@@ -118,13 +118,58 @@ static bool erase(srv_job *j, int32_t slot, const char *name, srv_error *e)
     return true;
 }
 
-bool srv_slot_action(srv_job *j, srv_error *e)
+/* A save that waits for the disk. */
+typedef struct saving {
+    swl_slot_saving *begun;
+    swl_slot_file file;
+    const char *name; /* in the job's document */
+    int32_t slot;
+    double begin;
+} saving;
+
+static bool end_save(srv_job *j, srv_error *e)
 {
-    swl_engine *engine = j->server->model.engine;
+    const saving *s = j->state;
+    swl_error err = {0};
+
+    err.code = swl_engine_slot_save_end(s->begun, &err);
+    if (err.code)
+        return failed(j, s->slot, &err, e);
+    answer(j, s->slot, s->name, "n_saved", s->file.n_tokens, "n_written", s->file.bytes, "save_ms", srv_now() - s->begin);
+    return true;
+}
+
+static bool save(srv_job *j, int32_t slot, const char *name, srv_error *e)
+{
+    saving *s = j->state = calloc(1, sizeof *s);
+    swl_error err = {0};
+
+    if (!s)
+        return srv_no_memory(e);
+    *s = (saving){.name = name, .slot = slot, .begin = srv_now()};
+    err.code = swl_engine_slot_save_begin(&s->begun, j->server->model.engine, slot, name, &s->file, &err);
+    if (err.code)
+        return failed(j, slot, &err, e);
+    j->later = end_save;
+    return true;
+}
+
+static bool restore(srv_job *j, int32_t slot, const char *name, srv_error *e)
+{
     double begin = srv_now();
-    const char *name = NULL;
     swl_slot_file file = {0};
     swl_error err = {0};
+
+    err.code = swl_engine_slot_restore(j->server->model.engine, slot, name, &file, &err);
+    if (err.code)
+        return failed(j, slot, &err, e);
+    answer(j, slot, name, "n_restored", file.n_tokens, "n_read", file.bytes, "restore_ms", srv_now() - begin);
+    return true;
+}
+
+bool srv_slot_action(srv_job *j, srv_error *e)
+{
+    const char *name = NULL;
     int32_t slot = 0;
     action what = ACTION_SAVE;
 
@@ -133,13 +178,5 @@ bool srv_slot_action(srv_job *j, srv_error *e)
         return false;
     if (what == ACTION_ERASE)
         return erase(j, slot, name, e);
-    err.code = what == ACTION_SAVE ? swl_engine_slot_save(engine, slot, name, &file, &err) :
-                                     swl_engine_slot_restore(engine, slot, name, &file, &err);
-    if (err.code)
-        return failed(j, slot, &err, e);
-    if (what == ACTION_SAVE)
-        answer(j, slot, name, "n_saved", file.n_tokens, "n_written", file.bytes, "save_ms", srv_now() - begin);
-    else
-        answer(j, slot, name, "n_restored", file.n_tokens, "n_read", file.bytes, "restore_ms", srv_now() - begin);
-    return true;
+    return what == ACTION_SAVE ? save(j, slot, name, e) : restore(j, slot, name, e);
 }

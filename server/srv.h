@@ -3,6 +3,7 @@
  *
  *   event thread    sockets, HTTP, encoding of answers, all lists and counters; never waits for anything but events
  *   worker thread   reads bodies: inflates, parses, makes requests of them (rendering and tokenising take a while)
+ *   disk thread     waits for the disk, for requests that save
  *   engine thread   swl_engine_step; its events are copied and go to the event thread
  *   log thread      writes the log, and is the only one that this may hold up
  *
@@ -69,6 +70,15 @@ typedef struct srv_limits {
     size_t unread, ahead;       /* of one connection: what its client did not read yet, and sent too early */
 } srv_limits;
 
+/* Jobs for a thread, first come first served. */
+typedef struct srv_queue {
+    pthread_t thread;
+    bool started, closed;       /* closed: the thread ends when it has done what is there */
+    pthread_mutex_t lock;
+    pthread_cond_t there;
+    srv_job *first, **last;
+} srv_queue;
+
 struct srv_server {
     swl_server_options opt;
     swl_server_model model;     /* valid once `loaded` */
@@ -94,8 +104,8 @@ struct srv_server {
     struct srv_metrics *metrics;
     srv_logger *logger;         /* NULL: nothing is logged */
 
-    pthread_t engine_thread, worker_thread;
-    bool engine_started, worker_started;
+    pthread_t engine_thread;
+    bool engine_started;
     atomic_bool stop;
     swl_status end_status;      /* why it ends, when not asked to */
     swl_error end_error;
@@ -104,9 +114,7 @@ struct srv_server {
     pthread_mutex_t mail_lock;
     srv_note *mail_first, **mail_last;
 
-    pthread_mutex_t work_lock;
-    pthread_cond_t work_there;
-    srv_job *work_first, **work_last;
+    srv_queue work, disk;
 };
 
 double srv_now(void);

@@ -1,6 +1,7 @@
 /*
- * threads.c: the engine's thread, the worker, and the notes by which they tell the event thread. The engine thread never
- * touches a socket, and nobody waits for anybody: a note goes into a list, and a byte into a pipe when the list was empty.
+ * threads.c: the threads of the engine, of the worker and of the disk, and the notes by which they tell the event thread. The
+ * engine thread never touches a socket, and nobody waits for anybody: a note goes into a list, and a byte into a pipe when the
+ * list was empty.
  */
 #include "srv.h"
 
@@ -172,31 +173,46 @@ static void *engine_main(void *arg)
     return NULL;
 }
 
-void srv_work(srv_server *s, srv_job *j)
+static void put(srv_queue *q, srv_job *j)
 {
     j->next_work = NULL;
-    pthread_mutex_lock(&s->work_lock);
-    *s->work_last = j;
-    s->work_last = &j->next_work;
-    pthread_cond_signal(&s->work_there);
-    pthread_mutex_unlock(&s->work_lock);
+    pthread_mutex_lock(&q->lock);
+    *q->last = j;
+    q->last = &j->next_work;
+    pthread_cond_signal(&q->there);
+    pthread_mutex_unlock(&q->lock);
 }
 
-static srv_job *next_job(srv_server *s)
+static srv_job *next_job(srv_queue *q)
 {
     srv_job *j;
 
-    pthread_mutex_lock(&s->work_lock);
-    while (!s->work_first && !atomic_load(&s->stop))
-        pthread_cond_wait(&s->work_there, &s->work_lock);
-    j = s->work_first;
+    pthread_mutex_lock(&q->lock);
+    while (!q->first && !q->closed)
+        pthread_cond_wait(&q->there, &q->lock);
+    j = q->first;
     if (j) {
-        s->work_first = j->next_work;
-        if (!s->work_first)
-            s->work_last = &s->work_first;
+        q->first = j->next_work;
+        if (!q->first)
+            q->last = &q->first;
     }
-    pthread_mutex_unlock(&s->work_lock);
+    pthread_mutex_unlock(&q->lock);
     return j;
+}
+
+void srv_work(srv_server *s, srv_job *j)
+{
+    put(&s->work, j);
+}
+
+static void post_prepared(srv_server *s, srv_job *j)
+{
+    srv_note *n = j->prepared;
+
+    j->prepared = NULL;
+    n->kind = SRV_NOTE_PREPARED;
+    n->job = j;
+    srv_post(s, n);
 }
 
 static void *worker_main(void *arg)
@@ -204,29 +220,57 @@ static void *worker_main(void *arg)
     srv_server *s = arg;
     srv_job *j;
 
-    while ((j = next_job(s))) {
-        srv_note *n = j->prepared;
-
+    while ((j = next_job(&s->work))) {
         if (!atomic_load(&j->cancelled) && !j->route->prepare(j, &j->error) && !j->error.http)
             srv_no_memory(&j->error);
-        j->prepared = NULL;
-        n->kind = SRV_NOTE_PREPARED;
-        n->job = j;
-        srv_post(s, n);
+        if (j->later)
+            put(&s->disk, j);
+        else
+            post_prepared(s, j);
     }
     return NULL;
+}
+
+/* What was begun is ended, also when nobody waits for it any more. */
+static void *disk_main(void *arg)
+{
+    srv_server *s = arg;
+    srv_job *j;
+
+    while ((j = next_job(&s->disk))) {
+        if (!j->later(j, &j->error) && !j->error.http)
+            srv_no_memory(&j->error);
+        post_prepared(s, j);
+    }
+    return NULL;
+}
+
+static bool start_queue(srv_server *s, srv_queue *q, void *(*main)(void *arg))
+{
+    q->last = &q->first;
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_cond_init(&q->there, NULL);
+    q->started = !pthread_create(&q->thread, NULL, main, s);
+    return q->started;
+}
+
+static void end_queue(srv_queue *q)
+{
+    if (!q->started)
+        return;
+    pthread_mutex_lock(&q->lock);
+    q->closed = true;
+    pthread_cond_signal(&q->there);
+    pthread_mutex_unlock(&q->lock);
+    pthread_join(q->thread, NULL);
 }
 
 swl_status srv_threads_start(srv_server *s, swl_error *err)
 {
     s->mail_last = &s->mail_first;
-    s->work_last = &s->work_first;
     pthread_mutex_init(&s->mail_lock, NULL);
-    pthread_mutex_init(&s->work_lock, NULL);
-    pthread_cond_init(&s->work_there, NULL);
     s->engine_started = !pthread_create(&s->engine_thread, NULL, engine_main, s);
-    s->worker_started = s->engine_started && !pthread_create(&s->worker_thread, NULL, worker_main, s);
-    if (s->worker_started)
+    if (s->engine_started && start_queue(s, &s->disk, disk_main) && start_queue(s, &s->work, worker_main))
         return SWL_OK;
     *err = (swl_error){.code = SWL_E_FAIL, .offset = -1, .message = "server: cannot start its threads"};
     return SWL_E_FAIL;
@@ -235,12 +279,8 @@ swl_status srv_threads_start(srv_server *s, swl_error *err)
 void srv_threads_stop(srv_server *s)
 {
     atomic_store(&s->stop, true);
-    if (s->worker_started) {
-        pthread_mutex_lock(&s->work_lock);
-        pthread_cond_broadcast(&s->work_there);
-        pthread_mutex_unlock(&s->work_lock);
-        pthread_join(s->worker_thread, NULL);
-    }
+    end_queue(&s->work);
+    end_queue(&s->disk); /* which the worker fills */
     if (s->engine_started) {
         if (s->loaded)
             swl_engine_wake(s->model.engine);

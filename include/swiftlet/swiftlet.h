@@ -514,6 +514,12 @@ typedef struct swl_slot_file {
     uint64_t bytes;
 } swl_slot_file;
 SWL_API swl_status swl_engine_slot_save(swl_engine *e, int32_t slot, const char *name, swl_slot_file *out, swl_error *err);
+/* The same in two steps: begin writes what the slot holds now; end waits for the disk, which passes need not wait for, and gives
+ * the file its name. What begin handed out (*out, NULL on an error) has to be ended, once, before the engine is closed. */
+typedef struct swl_slot_saving swl_slot_saving;
+SWL_API swl_status swl_engine_slot_save_begin(swl_slot_saving **out, swl_engine *e, int32_t slot, const char *name,
+                                              swl_slot_file *file, swl_error *err);
+SWL_API swl_status swl_engine_slot_save_end(swl_slot_saving *saving, swl_error *err);
 SWL_API swl_status swl_engine_slot_restore(swl_engine *e, int32_t slot, const char *name, swl_slot_file *out, swl_error *err);
 /* Forgets the conversation in memory, which had *n_tokens. */
 SWL_API swl_status swl_engine_slot_erase(swl_engine *e, int32_t slot, int32_t *n_tokens, swl_error *err);

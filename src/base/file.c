@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +18,8 @@
 #include "base/status.h"
 
 #define IO_BYTES_MAX (UINT64_C(1) << 30) /* one system call moves at most this much */
+
+static atomic_uint n_begun; /* temporary files: threads may be writing the same one at a time, and the last to end wins */
 
 swl_status swl_file_open(int *fd, uint64_t *size, const char *path, swl_error *err)
 {
@@ -214,7 +217,7 @@ swl_status swl_file_atomic_begin(swl_file_atomic *f, const char *path, swl_error
     if (st)
         return st;
     f->path = swl_strdup(path);
-    f->tmp = swl_asprintf("%s.tmp.%ld", path, (long)getpid());
+    f->tmp = swl_asprintf("%s.tmp.%ld%04u", path, (long)getpid(), atomic_fetch_add(&n_begun, 1) % 10000);
     st = f->path && f->tmp ? create_new(&f->fd, f->tmp, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for a name");
     if (st) {
         swl_free(f->path);

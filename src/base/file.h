@@ -28,8 +28,8 @@ swl_status swl_file_write_at(int fd, const char *path, uint64_t offset, const vo
 swl_status swl_file_finish(int fd, const char *path, swl_error *err); /* fsync and close; closes also on error */
 swl_status swl_dir_sync(const char *path, swl_error *err);
 
-/* A file that is there whole or not at all: written to `fd` under a temporary name, made durable and renamed by end, which
- * takes the status so far and removes the temporary file when that is an error. Only a regular file is replaced. */
+/* A file that is there whole or not at all: written to `fd` under a temporary name of its own, made durable and renamed by end,
+ * which takes the status so far and removes the temporary file when that is an error. Only a regular file is replaced. */
 typedef struct swl_file_atomic {
     int fd;
     char *path, *tmp;

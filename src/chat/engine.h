@@ -171,6 +171,7 @@ struct swl_engine {
     swl_turns turns;
     swl_engine_stats stats;
     swl_slot_info *info; /* [n_slots] */
+    uint64_t saving_bytes; /* of files that are saved by hand and do not bear their names yet */
 
     /* of the thread that steps */
     swl_disk *disk; /* NULL: conversations that leave memory are gone */

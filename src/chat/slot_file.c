@@ -18,6 +18,12 @@
 
 enum { NAME_MAX_BYTES = 100 };
 
+struct swl_slot_saving {
+    swl_engine *engine;
+    swl_file_atomic file; /* written, but neither durable nor named */
+    uint64_t bytes;
+};
+
 /* Also on file systems that take capital letters for small ones. */
 static bool ends_with(const char *name, const char *end)
 {
@@ -81,62 +87,102 @@ static uint64_t bytes_by_hand(const swl_disk *d, const char *except)
     return bytes;
 }
 
-static swl_status check_room(const swl_disk *d, const char *name, int fd, uint64_t *bytes, swl_error *err)
+/* With what is on its way. */
+static swl_status take_room(swl_engine *e, const char *name, int fd, uint64_t *bytes, swl_error *err)
 {
-    uint64_t others = bytes_by_hand(d, name);
+    const swl_disk *d = e->disk;
+    uint64_t all = bytes_by_hand(d, name);
     struct stat st;
+    bool fits;
 
     if (fstat(fd, &st))
         return swl_fail_errno(err, d->dir, "%s: the size of a file cannot be had", d->dir);
-    *bytes = (uint64_t)st.st_size;
-    if (others + *bytes > d->bytes_max)
-        return swl_fail(err, SWL_E_BUDGET, "conversations saved by hand would have %llu bytes, more than the %llu that they "
-                        "may; erase some", (unsigned long long)(others + *bytes), (unsigned long long)d->bytes_max);
-    return SWL_OK;
+    pthread_mutex_lock(&e->lock);
+    all += e->saving_bytes + (uint64_t)st.st_size;
+    fits = all <= d->bytes_max;
+    *bytes = fits ? (uint64_t)st.st_size : 0;
+    e->saving_bytes += *bytes;
+    pthread_mutex_unlock(&e->lock);
+    return fits ? SWL_OK : swl_fail(err, SWL_E_BUDGET, "conversations saved by hand would have %llu bytes, more than the %llu that "
+                                    "they may; erase some", (unsigned long long)all, (unsigned long long)d->bytes_max);
 }
 
-static swl_status write_slot(swl_engine *e, const swl_slot *slot, const char *name, const char *path, uint64_t *bytes,
+static swl_status write_slot(swl_engine *e, const swl_slot *slot, const char *name, const char *path, swl_slot_saving *saving,
                              swl_error *err)
 {
     const swl_session *s = slot->session;
     int32_t marks[2] = {s->n_marks ? s->marks[0].n_tokens : 0, slot->base}, n = swl_session_n_tokens(s);
     json_t *turns = swl_turns_within(e, swl_session_ids(s), n);
-    swl_file_atomic f;
-    swl_status st = swl_file_atomic_begin(&f, path, err);
+    swl_file_atomic *f = &saving->file;
+    swl_status st = swl_file_atomic_begin(f, path, err);
 
     if (!st) {
-        swl_chat_private(f.fd);
-        st = swl_snapshot_write(s, n, marks, 2, f.fd, path, err);
+        swl_chat_private(f->fd);
+        st = swl_snapshot_write(s, n, marks, 2, f->fd, path, err);
         if (!st && json_array_size(turns))
-            st = swl_turns_write(turns, f.fd, path, err);
+            st = swl_turns_write(turns, f->fd, path, err);
         if (!st)
-            st = check_room(e->disk, name, f.fd, bytes, err);
-        st = swl_file_atomic_end(&f, st, err);
+            st = take_room(e, name, f->fd, &saving->bytes, err);
+        if (st)
+            swl_file_atomic_end(f, st, err);
     }
     json_decref(turns);
     return st;
 }
 
-swl_status swl_engine_slot_save(swl_engine *e, int32_t slot, const char *name, swl_slot_file *out, swl_error *err)
+swl_status swl_engine_slot_save_begin(swl_slot_saving **out, swl_engine *e, int32_t slot, const char *name, swl_slot_file *file,
+                                      swl_error *err)
 {
+    swl_slot_saving *saving;
     swl_slot *s;
     char *path;
     swl_status st = find_path(e, name, &path, err);
 
-    *out = (swl_slot_file){0};
+    *out = NULL;
+    *file = (swl_slot_file){0};
     if (st)
         return st;
+    saving = swl_calloc(1, sizeof *saving);
+    if (!saving) {
+        swl_free(path);
+        return swl_fail(err, SWL_E_NOMEM, "slot: out of memory");
+    }
+    saving->engine = e;
     swl_step_acquire(e);
     st = find_slot(e, slot, &s, err);
     if (!st && !swl_session_n_tokens(s->session))
         st = swl_fail(err, SWL_E_ARG, "slot %d holds no conversation", slot);
     if (!st)
-        st = write_slot(e, s, name, path, &out->bytes, err);
+        st = write_slot(e, s, name, path, saving, err);
     if (!st)
-        out->n_tokens = swl_session_n_tokens(s->session);
+        *file = (swl_slot_file){.n_tokens = swl_session_n_tokens(s->session), .bytes = saving->bytes};
     swl_step_release(e);
     swl_free(path);
+    if (st)
+        swl_free(saving);
+    else
+        *out = saving;
     return st;
+}
+
+swl_status swl_engine_slot_save_end(swl_slot_saving *saving, swl_error *err)
+{
+    swl_engine *e = saving->engine;
+    swl_status st = swl_file_atomic_end(&saving->file, SWL_OK, err);
+
+    pthread_mutex_lock(&e->lock);
+    e->saving_bytes -= saving->bytes;
+    pthread_mutex_unlock(&e->lock);
+    swl_free(saving);
+    return st;
+}
+
+swl_status swl_engine_slot_save(swl_engine *e, int32_t slot, const char *name, swl_slot_file *out, swl_error *err)
+{
+    swl_slot_saving *saving;
+    swl_status st = swl_engine_slot_save_begin(&saving, e, slot, name, out, err);
+
+    return st ? st : swl_engine_slot_save_end(saving, err);
 }
 
 /* ---- restoring ---- */

@@ -131,6 +131,19 @@ swl_status swl_engine_slot_save(swl_engine *e, int32_t slot, const char *name, s
     return no_files(err);
 }
 
+swl_status swl_engine_slot_save_begin(swl_slot_saving **out, swl_engine *e, int32_t slot, const char *name, swl_slot_file *file,
+                                      swl_error *err)
+{
+    (void)e, (void)slot, (void)name, (void)out, (void)file;
+    return no_files(err);
+}
+
+swl_status swl_engine_slot_save_end(swl_slot_saving *saving, swl_error *err)
+{
+    (void)saving;
+    return no_files(err);
+}
+
 swl_status swl_engine_slot_restore(swl_engine *e, int32_t slot, const char *name, swl_slot_file *out, swl_error *err)
 {
     (void)e, (void)slot, (void)name, (void)out;

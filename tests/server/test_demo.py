@@ -27,6 +27,31 @@ def oracle(name):
     with open(os.path.join(ORACLE, name), encoding="utf-8") as f:
         return json.load(f)
 
+# fsync of a file "held" takes as long as $GATE exists, but no more than $GATE_SECONDS.
+SLOW_DISK = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int fsync(int fd)
+{
+    char link[64], path[4096] = "", reached[4096];
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/held")) {
+        snprintf(reached, sizeof reached, "%s.reached", getenv("GATE"));
+        close(open(reached, O_WRONLY | O_CREAT, 0600));
+        for (int i = 0; i < 100 * atoi(getenv("GATE_SECONDS")) && !access(getenv("GATE"), F_OK); i++)
+            usleep(10000);
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+"""
+
 
 class Demo(unittest.TestCase):
     @classmethod
@@ -228,6 +253,37 @@ exec unshare --user --map-root-user --mount sh -c 'mount -t tmpfs -o size=64k tm
                 self.assertEqual(server.post("/slots/%d?action=erase" % slot, {"filename": "a"}).status, 404)
                 self.assertEqual(os.listdir("/proc/%d/root%s" % (server.process.pid, folder)), [])
                 self.assertEqual(server.chat("Hi", max_tokens=2).status, 200)
+
+    def test_answers_go_on_while_a_save_waits_for_the_disk(self):
+        """What is saved is the conversation as it was when it was asked for."""
+        with tempfile.TemporaryDirectory() as top:
+            folder, gate, shim = (os.path.join(top, name) for name in ("sessions", "gate", "shim.so"))
+            with open(shim + ".c", "w") as f:
+                f.write(SLOW_DISK)
+            if subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, f.name], capture_output=True).returncode:
+                self.skipTest("no compiler for a shim")
+            with Server("--threads", "2", "-c", "2048", "--parallel", "2", "--session-dir", folder, model=MODEL, LD_PRELOAD=shim,
+                        GATE=gate, GATE_SECONDS=int(harness.PATIENCE / 2)) as server:
+                def act(action, slot, name):
+                    return server.post("/slots/%d?action=%s" % (slot, action), {"filename": name})
+                messages = [{"role": "user", "content": "Write a short story about kindness. " * 8}]
+                messages.append(server.post(CHAT, {"messages": messages, **GREEDY}).json["choices"][0]["message"])
+                slot = max(server.get("/slots").json, key=lambda s: s["n_past"])["id"]
+                self.assertEqual(act("save", slot, "before").status, 200)
+                open(gate, "w").close()
+                saving, saved = in_background(act, "save", slot, "held")
+                wait_until(lambda: os.path.exists(gate + ".reached"))
+                self.assertEqual(server.chat("Hi", max_tokens=5).status, 200)
+                a = server.post(CHAT, {"messages": [*messages, {"role": "user", "content": "And then?"}], **GREEDY}).json
+                self.assertGreater(a["usage"]["prompt_tokens_details"]["cached_tokens"], 50)
+                self.assertEqual((act("restore", 1 - slot, "held").status, act("restore", 1 - slot, "before").status), (404, 200))
+                self.assertTrue(saving.is_alive())
+                os.remove(gate)
+                saving.join(harness.PATIENCE)
+                self.assertEqual(saved[0].status, 200, saved)
+                self.assertGreater(server.get("/slots").json[slot]["n_past"], saved[0].json["n_saved"])
+                with open(os.path.join(folder, "before"), "rb") as before, open(os.path.join(folder, "held"), "rb") as held:
+                    self.assertTrue(before.read() == held.read(), "the files differ")
 
     def test_calls_are_replayed_token_by_token_also_by_the_next_server(self):
         """A client spells the arguments its own way; the next server, too, computes only what is new, and answers the same."""

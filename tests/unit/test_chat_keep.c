@@ -422,6 +422,69 @@ static void the_directory_stays_within_its_bound(void **state)
     assert_int_equal(count_files(dir, true), 1);
 }
 
+/* ---- by hand ---- */
+
+static int32_t tokens_in(const fixture *f, int32_t slot)
+{
+    swl_engine_stats stats;
+    swl_slot_info slots[2];
+
+    swl_engine_stats_get(f->engine, &stats, slots, 2);
+    return slots[slot].n_tokens;
+}
+
+/* A save that was begun is of that moment, takes room from then on, and has its name only at the end. */
+static void a_save_is_of_the_moment_when_it_began(void **state)
+{
+    char dir[] = "/tmp/swl-sessions-XXXXXX";
+    swl_slot_saving *first, *second, *none;
+    swl_slot_file a, b, found;
+    swl_error err;
+    fixture f;
+    swl_chat *c;
+    turn t;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    f = open_dir(1, dir, 0);
+    assert_int_equal(swl_chat_create(&c, f.engine, NULL), SWL_OK);
+    t = say(c, "Please tell me a short story about a dog and a cat in a garden.");
+    free(t.last);
+    assert_int_equal(swl_engine_slot_save_begin(&first, f.engine, 0, "story", &a, &err), SWL_OK);
+    assert_int_equal(a.n_tokens, tokens_in(&f, 0));
+    assert_int_equal(swl_engine_slot_restore(f.engine, 0, "story", &found, &err), SWL_E_NOT_FOUND);
+    t = say(c, "And then?"); /* the engine steps */
+    free(t.last);
+    assert_int_equal(swl_engine_slot_save_begin(&second, f.engine, 0, "story", &b, &err), SWL_OK);
+    assert_true(b.n_tokens > a.n_tokens);
+    assert_int_equal(swl_engine_slot_save_end(second, &err), SWL_OK);
+    assert_int_equal(swl_engine_slot_restore(f.engine, 0, "story", &found, &err), SWL_OK);
+    assert_int_equal(found.n_tokens, b.n_tokens);
+    assert_int_equal(swl_engine_slot_save_end(first, &err), SWL_OK); /* who ends last stays */
+    assert_int_equal(swl_engine_slot_restore(f.engine, 0, "story", &found, &err), SWL_OK);
+    assert_int_equal(found.n_tokens, a.n_tokens);
+    assert_true(found.bytes == a.bytes);
+    swl_chat_free(c);
+    fixture_close(&f);
+    count_files(dir, true);
+
+    assert_non_null(mkdtemp(strcpy(dir, "/tmp/swl-sessions-XXXXXX")));
+    f = open_dir(1, dir, a.bytes + a.bytes / 2); /* for one */
+    assert_int_equal(swl_chat_create(&c, f.engine, NULL), SWL_OK);
+    t = say(c, "Please tell me a short story about a dog and a cat in a garden.");
+    free(t.last);
+    assert_int_equal(swl_engine_slot_save_begin(&first, f.engine, 0, "one", &a, &err), SWL_OK);
+    assert_int_equal(swl_engine_slot_save_begin(&none, f.engine, 0, "two", &b, &err), SWL_E_BUDGET);
+    assert_null(none);
+    assert_int_equal(swl_engine_slot_save_end(first, &err), SWL_OK);
+    assert_int_equal(swl_engine_slot_save(f.engine, 0, "two", &b, &err), SWL_E_BUDGET);
+    assert_int_equal(swl_engine_slot_save(f.engine, 0, "one", &b, &err), SWL_OK); /* in its own place */
+    assert_int_equal(count_files(dir, false), 1);
+    swl_chat_free(c);
+    fixture_close(&f);
+    count_files(dir, true);
+}
+
 /* ---- statistics ---- */
 
 typedef struct watcher {
@@ -535,6 +598,7 @@ int main(void)
         cmocka_unit_test(conversations_come_back_from_the_directory),
         cmocka_unit_test(answers_are_known_token_by_token_after_a_restart),
         cmocka_unit_test(the_directory_stays_within_its_bound),
+        cmocka_unit_test(a_save_is_of_the_moment_when_it_began),
         cmocka_unit_test(statistics_do_not_wait_for_a_pass),
         cmocka_unit_test(threads_can_talk_at_the_same_time),
     };

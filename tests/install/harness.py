@@ -14,8 +14,11 @@ import tempfile
 import threading
 import time
 
+import numpy as np
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import check_gguf  # noqa: E402
 import fake_hub  # noqa: E402
 from fake_hub import read_dir  # noqa: E402
 
@@ -162,6 +165,25 @@ def make_dir(r, files, name="made"):
     return d
 
 
+def fill_cache(r, files, where="hf/hub"):
+    base = os.path.join(r.dir, where, "models--org--name")
+    snapshot = os.path.join(base, "snapshots", fake_hub.COMMIT)
+    for name, data in files.items():
+        oid = hashlib.sha256(data).hexdigest()
+        for path in (os.path.join(base, "blobs", oid), os.path.join(snapshot, name), os.path.join(base, "refs", "main")):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(os.path.join(base, "blobs", oid), "wb") as f:
+            f.write(data)
+        os.symlink(os.path.relpath(os.path.join(base, "blobs", oid), os.path.dirname(os.path.join(snapshot, name))),
+                   os.path.join(snapshot, name))
+    with open(os.path.join(base, "refs", "main"), "w") as f:
+        f.write(fake_hub.COMMIT)
+
+
+def holders(hub):
+    return {name for name, _, _, headers in hub.requests if any(TOKEN in str(v) for v in headers.values())}
+
+
 # ---- what there is to pull --------------------------------------------------------------------------------------------------------
 
 _made = {}
@@ -239,6 +261,21 @@ def with_extra(mib):
     files["manifest.json"] = json.dumps(manifest).encode()
     del files["hashes.json"]
     return files
+
+
+_ggufs = {}
+AHEAD = (4 << 20) // 4  # floats in the first piece of a GGUF file that is fetched as its header, so that no weight is
+
+
+def gguf_file(split=0):
+    """A model of four layers in a GGUF file, or in parts of so many tensors: names and bytes."""
+    if split not in _ggufs:
+        c, W = check_gguf.big_model(np.random.default_rng(3))
+        with tempfile.TemporaryDirectory() as d:
+            check_gguf.gf.write(os.path.join(d, "Big-Q8_0.gguf"), c, W, check_gguf.q8_or_f16, np.random.default_rng(4), split=split,
+                                ahead=AHEAD)
+            _ggufs[split] = read_dir(d)
+    return dict(_ggufs[split])
 
 
 # ---- the runner -------------------------------------------------------------------------------------------------------------------

@@ -114,6 +114,23 @@ static uint64_t request_bytes(const arguments *a, uint64_t limit)
     return bytes < 32 * mib ? 32 * mib : bytes;
 }
 
+/* The figure that would do: of more memory, requests get more too. */
+static swl_status too_little(const arguments *a, const swl_model_options *o, swl_error *err)
+{
+    const uint64_t mib = 1 << 20;
+    swl_memory_plan p;
+    uint64_t model, need;
+
+    if (swl_memory_plan_make(&p, o, err) != SWL_E_BUDGET)
+        return SWL_E_BUDGET;
+    model = need = p.floor - o->program_bytes;
+    while (model + request_bytes(a, need) > need)
+        need = (model + request_bytes(a, need) + mib - 1) / mib * mib;
+    return fail(err, SWL_E_BUDGET, "a memory budget of %.1f MiB is not enough for this model with a context of %d tokens and what a "
+                "server's requests take: it needs %llu MiB", (double)p.limit / (double)mib, (int)p.ctx_tokens,
+                (unsigned long long)(need / mib));
+}
+
 /* As many conversations at a time as were asked for, or as fit. */
 static swl_status open_model(serving *s, swl_server_model *out, swl_error *err)
 {
@@ -132,16 +149,18 @@ static swl_status open_model(serving *s, swl_server_model *out, swl_error *err)
     *n = asked;
     for (;; --*n) {
         o.n_sessions = *n;
-        st = swl_memory_plan_make(&plan, &o, err);
+        st = swl_model_open(&s->model, &o, err);
         if (st != SWL_E_BUDGET || *n == 1)
             break;
     }
+    if (st == SWL_E_BUDGET)
+        return too_little(s->a, &o, err);
     if (st)
         return st;
     if (*n < asked)
         snprintf(out->remark, sizeof out->remark, "--parallel: %d conversations at a time, not %d: more do not fit in the memory of "
                  "the process", (int)*n, (int)asked);
-    return swl_model_open(&s->model, &o, err);
+    return SWL_OK;
 }
 
 static swl_status open_engine(serving *s, swl_error *err)

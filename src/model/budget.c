@@ -13,6 +13,10 @@
 
 #define MIB (UINT64_C(1) << 20)
 
+/* What is resident is measured anew by each plan, and differs by the pages that this or the next process has touched until then:
+ * a figure that is handed out, to be a limit, is enough all the same. */
+#define DRIFT_BYTES (8 * MIB)
+
 enum {
     MARKS_MAX = 16,         /* of a conversation */
     MARKS_SHARE = 12,       /* at most this part of what is left after the fixed costs, but one mark at least */
@@ -86,15 +90,16 @@ static uint64_t work_bytes(struct swl_model *m, int32_t chunk)
     return swl_work_measure(m);
 }
 
-/* For each of the conversations, whose copies take `mark` bytes together. */
-static int32_t choose_marks(uint64_t room, uint64_t mark)
+/* For each of the conversations, whose copies take `mark` bytes together; all but the first from what is to spare. */
+static int32_t choose_marks(uint64_t room, uint64_t spare, uint64_t mark)
 {
-    uint64_t n = room / MARKS_SHARE / (mark ? mark : 1);
+    uint64_t n = room / MARKS_SHARE / (mark ? mark : 1), most = spare / (mark ? mark : 1) + 1;
 
+    n = n > most ? most : n;
     return (int32_t)(n < 1 ? 1 : n > MARKS_MAX ? MARKS_MAX : n);
 }
 
-/* The longest chunk whose buffers are worth their memory; sets m->chunk_tokens. */
+/* The longest chunk whose buffers are worth their memory, beside a pool of at least `floor` bytes; sets m->chunk_tokens. */
 static uint64_t choose_chunk(struct swl_model *m, uint64_t room, uint64_t floor, int32_t asked)
 {
     int32_t chunk = asked ? asked : SWL_CHUNK_TOKENS_DEFAULT;
@@ -119,7 +124,7 @@ swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, sw
     uint64_t limit = opt->memory_bytes;
     int32_t chunk = opt->chunk_tokens, slots = opt->pool_slots;
     swl_memory_plan *p = &m->plan;
-    uint64_t row = slot_row_bytes(m), floor_pool = row * (uint64_t)m->config->n_experts_used, fixed, room;
+    uint64_t row = slot_row_bytes(m), least_pool = row * (uint64_t)clamp_slots(m, (uint64_t)slots), needed, fixed, room;
     uint64_t n_sessions = opt->n_sessions > 0 ? (uint64_t)opt->n_sessions : 1, mark = swl_mark_bytes(m) * n_sessions;
     swl_sysmem mem;
     swl_status st = swl_weights_measure(m->ck, &p->dense, err);
@@ -137,13 +142,14 @@ swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, sw
     p->state = state_bytes(m) * n_sessions;
     p->pool_all = row * (uint64_t)m->config->n_experts;
     fixed = p->base + p->dense + p->state + p->io;
-    p->floor = fixed + mark + work_bytes(m, chunk ? chunk : CHUNK_MIN) + floor_pool;
+    needed = fixed + mark + work_bytes(m, chunk ? chunk : CHUNK_MIN) + least_pool;
+    p->floor = needed + DRIFT_BYTES;
     room = p->limit > fixed ? p->limit - fixed : 0;
-    p->n_marks = choose_marks(room, mark);
+    p->n_marks = choose_marks(room, p->limit > needed ? p->limit - needed : 0, mark);
     p->marks = mark * (uint64_t)p->n_marks;
     fixed += p->marks;
     room = p->limit > fixed ? p->limit - fixed : 0;
-    p->work = choose_chunk(m, room, floor_pool, chunk);
+    p->work = choose_chunk(m, room, least_pool, chunk);
     p->chunk_tokens = m->chunk_tokens;
     room = room > p->work ? room - p->work : 0;
     if (opt->pool_bytes && opt->pool_bytes < room)
@@ -154,7 +160,7 @@ swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, sw
     if (p->total > p->limit && !opt->describe_only)
         return swl_fail(err, SWL_E_BUDGET,
                         "a memory budget of %.1f MiB is not enough for this model with a context of %d tokens: it needs %"
-                        PRIu64 " MiB%s", (double)p->limit / MIB, m->ctx_tokens,
-                        ((slots ? p->total : p->floor) + MIB - 1) / MIB, slots ? " with the pool that was asked for" : "");
+                        PRIu64 " MiB%s", (double)p->limit / MIB, m->ctx_tokens, (p->floor + MIB - 1) / MIB,
+                        slots ? " with the pool that was asked for" : "");
     return SWL_OK;
 }

@@ -181,7 +181,8 @@ swl_status swl_memory_plan_make(swl_memory_plan *out, const swl_model_options *o
 
 swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_error *err)
 {
-    swl_status st = scripted("SCRIPT_OPEN", err);
+    swl_memory_plan plan;
+    swl_status st = swl_memory_plan_make(&plan, opt, err);
 
     if (st)
         return st;
@@ -193,9 +194,9 @@ swl_status swl_model_open(swl_model **out, const swl_model_options *opt, swl_err
     strcpy((*out)->info.cpu_level, opt->cpu_level ? opt->cpu_level : "best");
     (*out)->info.ctx_tokens = opt->ctx_tokens ? opt->ctx_tokens : 4096;
     (*out)->info.n_threads = opt->n_threads;
-    st = swl_memory_plan_make(&(*out)->plan, opt, err);
-    (*out)->info.pool_slots = (*out)->plan.pool_slots;
-    return st;
+    (*out)->plan = plan;
+    (*out)->info.pool_slots = plan.pool_slots;
+    return SWL_OK;
 }
 
 void swl_memory_plan_get(const swl_model *m, swl_memory_plan *out)

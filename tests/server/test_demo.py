@@ -7,6 +7,7 @@ usage: test_demo.py PROGRAM     (the program; the model is models/demo.qpack)
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -181,6 +182,17 @@ class Demo(unittest.TestCase):
             self.assertLessEqual(sum(math.exp(t["logprob"]) for t in e["top_logprobs"]), 1.0001)
             self.assertEqual((e["token"], e["bytes"]), (e["top_logprobs"][0]["token"], list(e["token"].encode())))
             self.assertAlmostEqual(e["logprob"], e["top_logprobs"][0]["logprob"], 5)
+
+
+class Memory(unittest.TestCase):
+    def test_the_figure_that_is_named_does(self):
+        """Also where requests get a part of it."""
+        for memory, more in ("40M", []), ("130M", ["--max-body", "32M", "-c", "4096", "--prefill-chunk", "4096"]):
+            with self.assertRaisesRegex(AssertionError, r"it needs \d+ MiB") as caught:
+                Server("--threads", "2", "--memory", memory, *more, model=MODEL)
+            [figure] = re.findall(r"it needs (\d+) MiB", str(caught.exception))
+            with Server("--threads", "2", "--memory", figure + "M", *more, model=MODEL) as server:
+                self.assertEqual(server.chat("Hi", max_tokens=2).status, 200)
 
 
 class Kept(unittest.TestCase):

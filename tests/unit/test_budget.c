@@ -31,39 +31,92 @@ static void the_parts_add_up_and_stay_below_the_limit(void **state)
 {
     swl_model_options o = options(0);
     swl_memory_plan p, big;
-    uint64_t limit;
 
     (void)state;
-    assert_int_equal(swl_memory_plan_make(&big, &o, NULL), SWL_OK);
-    assert_int_equal(big.pool, big.pool_all); /* this machine holds a tiny model */
-    for (limit = big.floor + 4 * MIB; limit < big.total; limit += (big.total - big.floor) / 23 + 1) {
-        o = options(limit);
+    for (uint64_t i = 0; i < 23; i++) { /* each with what is resident now, which sanitizers let grow */
+        o = options(0);
+        assert_int_equal(swl_memory_plan_make(&big, &o, NULL), SWL_OK);
+        assert_int_equal(big.pool, big.pool_all); /* this machine holds a tiny model */
+        assert_true(big.floor < big.total);
+        o = options(big.floor + (big.total - big.floor) / 23 * i);
         assert_int_equal(swl_memory_plan_make(&p, &o, NULL), SWL_OK);
         assert_int_equal(p.total, p.base + p.dense + p.work + p.state + p.marks + p.io + p.pool);
-        assert_true(p.total <= limit);
+        assert_true(p.total <= p.limit);
         assert_true(p.pool_slots >= 1 && p.pool_slots <= p.n_experts);
     }
 }
 
-static void too_little_is_refused_with_a_figure_that_does(void **state)
+/* As a program does between a plan and what is done with it; free with free(). */
+static char *touch(size_t n)
 {
-    swl_model_options o = options(1 * MIB);
+    char *p = malloc(n);
+
+    assert_non_null(p);
+    for (size_t i = 0; i < n; i++)
+        ((volatile char *)p)[i] = 1;
+    return p;
+}
+
+static void refused_with_a_figure_that_does(swl_model_options o)
+{
     swl_memory_plan p;
     swl_model *m;
     swl_error err;
     unsigned long mib;
     const char *needs;
+    char *touched;
 
-    (void)state;
+    o.memory_bytes = MIB;
     assert_int_equal(swl_model_open(&m, &o, &err), SWL_E_BUDGET);
     assert_null(m);
     needs = strstr(err.message, "needs ");
     assert_non_null(needs);
     assert_int_equal(sscanf(needs, "needs %lu MiB", &mib), 1);
-    o = options((mib + 8) * MIB); /* a few pages may have been touched since */
+    touched = touch(4 * MIB);
+    o.memory_bytes = mib * MIB;
     assert_int_equal(swl_memory_plan_make(&p, &o, &err), SWL_OK);
+    assert_true(p.total <= p.limit);
     assert_int_equal(swl_model_open(&m, &o, &err), SWL_OK);
     swl_model_close(m);
+    free(touched);
+}
+
+static void too_little_is_refused_with_a_figure_that_does(void **state)
+{
+    swl_model_options o = options(0);
+
+    (void)state;
+    refused_with_a_figure_that_does(o);
+    o.chunk_tokens = 300;
+    refused_with_a_figure_that_does(o);
+    o.pool_slots = 1000; /* all there are */
+    refused_with_a_figure_that_does(o);
+    o = options(0);
+    o.pool_slots = 1000;
+    o.n_sessions = 3;
+    refused_with_a_figure_that_does(o);
+}
+
+/* What a pool that was asked for leaves is divided like all else: the chunk is as long as fits. */
+static void buffers_make_room_for_a_pool_that_was_asked_for(void **state)
+{
+    swl_model_options o = options(INT64_MAX);
+    swl_memory_plan all, p;
+
+    (void)state;
+    o.path = SWL_TEST_DATA "/../models/demo.qpack";
+    o.pool_slots = 1000;
+    o.ctx_tokens = 2048;
+    for (uint64_t i = 0; i <= 20; i++) {
+        o.memory_bytes = INT64_MAX;
+        assert_int_equal(swl_memory_plan_make(&all, &o, NULL), SWL_OK);
+        assert_int_equal(all.pool, all.pool_all);
+        assert_true(all.floor + 4 * MIB < all.total);
+        o.memory_bytes = all.total - (all.total - all.floor) / 20 * i;
+        assert_int_equal(swl_memory_plan_make(&p, &o, NULL), SWL_OK);
+        assert_true(p.total <= p.limit && p.chunk_tokens <= all.chunk_tokens && p.n_marks >= 1);
+        assert_int_equal(p.pool, p.pool_all);
+    }
 }
 
 static void more_slots_than_fit_are_refused(void **state)
@@ -106,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_parts_add_up_and_stay_below_the_limit),
         cmocka_unit_test(too_little_is_refused_with_a_figure_that_does),
+        cmocka_unit_test(buffers_make_room_for_a_pool_that_was_asked_for),
         cmocka_unit_test(more_slots_than_fit_are_refused),
         cmocka_unit_test(the_machine_is_read),
     };

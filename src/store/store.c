@@ -521,23 +521,45 @@ static void end_failed_loads(swl_store *s, swl_store_part *l, const int32_t *exp
     }
 }
 
+/* Loads that were given up with their call keep their places until they end. They are worth waiting for, unless the caller has
+ * leases of this layer himself: then he comes again when he has released those. */
+static bool room_will_come(const swl_store *s, const swl_store_part *l)
+{
+    int32_t i;
+
+    for (i = 0; i < l->desc.n_experts; i++)
+        if (l->entries[i].n_leases)
+            return false;
+    return s->n_in_flight > 0;
+}
+
+static swl_status try_lease(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, swl_lease_mode mode,
+                            swl_lease *leases, int32_t *n_done, swl_io_list *reads, swl_error *err)
+{
+    swl_status st = SWL_OK;
+
+    *n_done = n;
+    if (s->still)
+        *n_done = lease_still(s, layer, experts, n, mode == SWL_LEASE_ALL, leases);
+    else if (mode == SWL_LEASE_ALL)
+        st = lease_all(s, layer, experts, n, leases, reads, err);
+    else
+        *n_done = lease_front(s, layer, experts, n, leases, reads);
+    return n && !*n_done ? no_room(&s->layers[layer], layer, 1, err) : st;
+}
+
 swl_status swl_store_lease(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, swl_lease_mode mode,
                            swl_lease *leases, int32_t *n_leased, swl_error *err)
 {
+    swl_store_part *l = &s->layers[layer];
     swl_io_list reads = {0};
-    swl_status st = SWL_OK;
-    int32_t n_done = n;
+    swl_status st;
+    int32_t n_done;
 
     pthread_mutex_lock(&s->lock);
-    end_failed_loads(s, &s->layers[layer], experts, n);
-    if (s->still)
-        n_done = lease_still(s, layer, experts, n, mode == SWL_LEASE_ALL, leases);
-    else if (mode == SWL_LEASE_ALL)
-        st = lease_all(s, layer, experts, n, leases, &reads, err);
-    else
-        n_done = lease_front(s, layer, experts, n, leases, &reads);
-    if (n && !n_done)
-        st = no_room(&s->layers[layer], layer, 1, err);
+    end_failed_loads(s, l, experts, n);
+    while ((st = try_lease(s, layer, experts, n, mode, leases, &n_done, &reads, err)) && room_will_come(s, l))
+        make_progress(s, true);
     pthread_mutex_unlock(&s->lock);
     if (reads.head)
         s->io->ops->submit(s->io, &reads);

@@ -193,6 +193,43 @@ static void more_leases_than_slots_are_refused_whole(void **state)
     assert_int_equal(use(f, 0, ab, 2, NULL), SWL_OK); /* nothing stayed leased */
 }
 
+/* A call that ended early has left reads on their way in every place that there is. */
+static void what_was_given_up_gives_its_place_to_the_next_call(void **state)
+{
+    static const int32_t first[] = {0, 1}, second[] = {2, 3}, next[] = {4, 5}, all[] = {0, 1, 2, 3, 4, 5};
+    fixture *f = *state;
+    swl_lease leases[EXPERTS], more[EXPERTS];
+    int32_t n, n_more;
+    uint64_t seed;
+
+    for (seed = 0; seed < 20; seed++) {
+        swl_store_config c = {.n_layers = LAYERS, .layers = f->layers, .n_files = 1, .fds = &f->fd, .paths = f->paths,
+                              .slots_per_layer = 2, .stage_slots = 2, .io = &io_fake_new(seed, NULL)->base};
+
+        assert_int_equal(swl_store_create(&f->store, &c, NULL), SWL_OK);
+        assert_int_equal(swl_store_lease(f->store, 0, first, 2, SWL_LEASE_ALL, leases, NULL, NULL), SWL_OK);
+        assert_int_equal(swl_store_lease(f->store, 0, second, 2, SWL_LEASE_ALL, more, NULL, NULL), SWL_OK);
+        swl_store_release(f->store, 0, leases, 2);
+        swl_store_release(f->store, 0, more, 2);
+        if (seed % 2) {
+            assert_int_equal(use(f, 0, next, 2, NULL), SWL_OK);
+        } else {
+            swl_store_announce(f->store, 0, next, NULL, 2, 2);
+            assert_int_equal(swl_store_lease(f->store, 0, next, 2, SWL_LEASE_STREAM, leases, &n, NULL), SWL_OK);
+            assert_int_equal(swl_store_wait(f->store, 0, leases, n, NULL), SWL_OK);
+            assert_memory_equal(leases[0].data, f->bytes[0][4], SLOT);
+            swl_store_release(f->store, 0, leases, n);
+        }
+        /* with leases of its own a call is told at once, so that it can compute meanwhile */
+        assert_int_equal(swl_store_lease(f->store, 1, all, 4, SWL_LEASE_ALL, leases, NULL, NULL), SWL_OK);
+        assert_int_equal(swl_store_lease(f->store, 1, all + 4, 2, SWL_LEASE_STREAM, more, &n_more, NULL), SWL_E_BUDGET);
+        assert_int_equal(n_more, 0);
+        swl_store_release(f->store, 1, leases, 4);
+        swl_store_free(f->store);
+        f->store = NULL;
+    }
+}
+
 static void a_damaged_blob_is_named_and_never_used(void **state)
 {
     fixture *f = *state;
@@ -325,7 +362,7 @@ int main(void)
         T(parts_of_an_expert_come_together), T(what_was_used_lately_stays),
         T(a_hit_of_a_call_is_not_evicted_by_its_misses), T(reads_and_evictions_are_counted),
         T(time_counts_as_reading_while_something_is_on_its_way),
-        T(more_leases_than_slots_are_refused_whole),
+        T(more_leases_than_slots_are_refused_whole), T(what_was_given_up_gives_its_place_to_the_next_call),
         T(a_damaged_blob_is_named_and_never_used), T(a_file_cut_short_is_an_error),
         T(threads_share_the_pool_while_it_is_resized),
         T(a_team_takes_the_same_checksum),

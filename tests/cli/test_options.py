@@ -108,7 +108,8 @@ class Usage(unittest.TestCase):
         for option, value in [("--temp", "x"), ("--temp", "-1"), ("--temp", "nan"), ("--temp", "0x1"), ("--top-p", "1.5"),
                               ("--top-k", "-1"), ("--top-k", "1.5"), ("--max-tokens", "99999999999"), ("--seed", "-1"),
                               ("--seed", "18446744073709551616"), ("--memory", "4X"), ("--memory", "0"), ("--memory", "-1G"),
-                              ("--memory", "1e30G"), ("--memory", "4GiBs"), ("--min-p", ""), ("--threads", "5000")]:
+                              ("--memory", "1e30G"), ("--memory", "4GiBs"), ("--min-p", ""), ("--threads", "1025"),
+                              ("--prefill-chunk", "4097"), ("--io-depth", "129"), ("--lookahead", "5")]:
             self.fails(option + " is", "generate", MODEL, "-p", "x", option, value)
 
     def test_a_value_after_a_switch_must_be_on_or_off(self):

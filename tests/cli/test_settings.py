@@ -85,7 +85,7 @@ class Precedence(Home):
             if name not in listed or name in ("json", "log", "api-key"):  # a key is not shown
                 continue
             setting = "on" if not value else value.split("|")[-1] if "|" in value else VALUES[value]
-            setting = {"bits": "8", "group": "128", "min-p": "1", "top-p": "1"}.get(name, setting)
+            setting = {"bits": "8", "group": "128", "lookahead": "2", "min-p": "1", "top-p": "1"}.get(name, setting)
             self.configure("[%s]\n%s = %s\n" % (command, name, setting))
             variable = "SWIFTLET_" + name.upper().replace("-", "_")
             for how, env in [("%s:2" % self.file, {}), (variable, {variable: setting})]:

@@ -103,10 +103,14 @@ static swl_status close_engine(conversation *c, swl_status st, swl_error *err)
 
 swl_status conversation_open(conversation *c, const arguments *a, swl_error *err)
 {
-    swl_status st;
+    char path[PLACE_PATH_MAX];
+    swl_status st = SWL_OK;
 
     *c = (conversation){.a = *a};
-    st = open_engine(c, err);
+    if (opt_text(a, OPT_SAVE)) /* a name that cannot be one is better known before the answer than after it */
+        st = session_path(path, opt_text(a, OPT_SAVE), err);
+    if (!st)
+        st = open_engine(c, err);
     if (st)
         return st;
     return opt_text(a, OPT_RESUME) ? conversation_load(c, opt_text(a, OPT_RESUME), err) : conversation_clear(c, err);

@@ -350,6 +350,11 @@ class Answers(unittest.TestCase):
         self.assertEqual((p.returncode, p.stdout), (3, b""))
         self.assertIn(b"/nonexistent/s.state", p.stderr)
 
+    def test_a_name_that_cannot_be_saved_under_is_known_before_the_answer(self):
+        p = run("chat", MODEL, "-p", "Hi!", "-n", "4", "--save", "../kept")
+        self.assertEqual((p.returncode, p.stdout), (2, b""))
+        self.assertIn(b'"../kept" cannot be the name', p.stderr)
+
     def test_a_seed_repeats_an_answer(self):
         sampled = [self.answer("--temp", "1.5", "--seed", seed) for seed in ("1", "1", "2")]
         self.assertEqual(sampled[0], sampled[1])

@@ -62,6 +62,8 @@ static void show_result(const answer *w)
         if (stdout_is_terminal())
             out_text("\n", 1);
     }
+    if (w->finish == SWL_FINISH_CONTEXT && !opt_on(w->a, OPT_QUIET))
+        note("the context is full: --ctx makes room for longer texts");
     answer_stats(w, false);
 }
 

@@ -372,6 +372,9 @@ class Answers(unittest.TestCase):
         got = rows("generate", MODEL, "-p", self.STORY, "--ctx", "32")[0]
         self.assertEqual(got["finish"], "context")
         self.assertEqual(got["context_tokens"], 32)
+        said = [run("generate", MODEL, "-p", self.STORY, "-n", n, "--ctx", "32", *more).stderr
+                for n, more in (("24", []), ("24", ["-q"]), ("4", []))]
+        self.assertEqual([b"the context is full" in s for s in said], [True, False, False], said)
 
 
 class States(unittest.TestCase):

@@ -40,7 +40,10 @@ static void print_plans(const swl_memory_plan *plans)
     for (int i = 0; i < N_PLANS; i++) {
         const swl_memory_plan *p = &plans[i];
 
-        snprintf(limit, sizeof limit, "%.1f GiB", (double)p->limit / (double)(1 << 30));
+        if (p->limit < UINT64_C(1) << 30)
+            snprintf(limit, sizeof limit, "%.0f MiB", (double)p->limit / (double)(1 << 20));
+        else
+            snprintf(limit, sizeof limit, "%.1f GiB", (double)p->limit / (double)(1 << 30));
         if (p->total > p->limit)
             out_printf("%-10s does not fit: at least %s\n", limit, format_bytes(floor_text, p->floor));
         else

@@ -501,6 +501,10 @@ class Reports(unittest.TestCase):
         self.assertEqual(got["experts_bytes"], sum(layers))
         self.assertEqual(got["container"], "qpack")
 
+    def test_small_budgets_are_told_in_units_that_show_them(self):
+        self.assertRegex(run("info", MODEL, "--memory", "100M").stdout.decode(), r"(?m)^100 MiB    \d.*\(as opened\)$")
+        self.assertRegex(run("info", MODEL, "--memory", "20M").stdout.decode(), r"(?m)^20 MiB     does not fit: at least \d")
+
     def test_generate_from_ids_needs_no_tokenizer(self):
         p = run("generate", CASE, "--ids", "1,2,3", "-n", "4")
         self.assertEqual(p.returncode, 0, p.stderr)

@@ -29,6 +29,7 @@ typedef struct bench {
     bench_format format;
     int_list prompts, tokens, depths, batches, drafts;
     char container[PLACE_PATH_MAX]; /* of --synthetic */
+    bool is_told;              /* that it is being written */
     swl_routes routes;
     swl_route_log *log;   /* replayed; NULL: `routes` says it */
     swl_model *model;
@@ -130,9 +131,12 @@ static swl_status parse(bench *b, swl_error *err)
 
 static bool on_progress(void *arg, uint64_t done, uint64_t total)
 {
+    bench *b = arg;
     char x[16], y[16];
 
-    (void)arg;
+    if (!b->is_told && !opt_on(b->s.a, OPT_QUIET))
+        note("writing %s; it stays there for the next time", b->container);
+    b->is_told = true;
     if (stderr_is_terminal())
         progress_show("making the container: %s of %s", format_bytes(x, done), format_bytes(y, total));
     return !interrupt_asked();
@@ -177,8 +181,7 @@ static swl_status make_container(bench *b, swl_error *err)
     o.experts_absent = opt_on(a, OPT_IN_MEMORY);
     o.leave_free = UINT64_C(1000000000) * LEAVE_FREE_GB;
     o.on_progress = on_progress;
-    if (!opt_on(a, OPT_QUIET))
-        note("writing %s; it stays there for the next time", b->container);
+    o.arg = b;
     interrupt_stoppable(true);
     st = swl_synthetic_create(&o, err);
     interrupt_stoppable(false);

@@ -172,9 +172,11 @@ class Report(unittest.TestCase):
             self.assertEqual((again.returncode, again.stderr), (0, b""))
 
     def test_unknown_shapes_are_answered_with_the_known_ones(self):
-        p = harness.run(PROGRAM, "bench", "--synthetic", "qwen9", "--output", os.path.join(FOLDER.name, "x.qpack"), "-q")
-        self.assertEqual(p.returncode, 2)
-        self.assertIn(b"qwen3.6-35b", p.stderr)
+        for name, said in [("qwen9", b"qwen3.6-35b"), ("qwen3.6-35b/400", b"has 40")]:
+            p = harness.run(PROGRAM, "bench", "--synthetic", name, "--output", os.path.join(FOLDER.name, "x.qpack"))
+            self.assertEqual(p.returncode, 2)
+            self.assertIn(said, p.stderr)
+            self.assertNotIn(b"writing", p.stderr)
 
 
 class Routes(unittest.TestCase):

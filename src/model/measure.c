@@ -114,8 +114,8 @@ typedef struct drive_run {
     struct swl_model *m;
     swl_files files;
     swl_io *io;
-    uint8_t *memory;           /* [n_in_flight][stride] */
-    int32_t n_in_flight;
+    uint8_t *memory;           /* [n_buffers][stride] */
+    int32_t n_in_flight, n_buffers;
     uint64_t stride, state, n_asked, n_bytes;
     swl_io_read reads[IN_FLIGHT_MAX];
     int error;
@@ -132,7 +132,7 @@ static bool is_aligned(const swl_range *r)
     return !((r->offset | r->size) % SWL_IO_ALIGN);
 }
 
-/* The first range of a random expert, into buffer i. */
+/* The first range of a random expert, as the i-th read. Nobody looks at the bytes, so reads may share a buffer. */
 static void start_read(drive_run *d, int32_t i)
 {
     const swl_config *c = d->m->config;
@@ -154,7 +154,7 @@ static void start_read(drive_run *d, int32_t i)
                                 .offset = r->offset,
                                 .size = r->size,
                                 .need = r->size,
-                                .dst = d->memory + (uint64_t)i * d->stride,
+                                .dst = d->memory + (uint64_t)(i % d->n_buffers) * d->stride,
                                 .owner = d};
     d->n_asked += r->size;
     swl_io_push(&one, &d->reads[i]);
@@ -183,6 +183,17 @@ static double drive_loop(drive_run *d, uint64_t n_bytes)
     return swl_seconds() - begin;
 }
 
+/* A buffer for every read, as far as the budget of the process still has them. */
+static int32_t count_buffers(const drive_run *d)
+{
+    uint64_t limit = d->m->plan.limit, n;
+    swl_sysmem mem;
+
+    swl_sysmem_get(&mem);
+    n = limit > mem.resident + 2 * MIB ? (limit - mem.resident - 2 * MIB) / d->stride : 0;
+    return n < 1 ? 1 : n < (uint64_t)d->n_in_flight ? (int32_t)n : d->n_in_flight;
+}
+
 static swl_status drive_open(drive_run *d, swl_error *err)
 {
     const swl_checkpoint *ck = d->m->ck;
@@ -200,7 +211,8 @@ static swl_status drive_open(drive_run *d, swl_error *err)
         st = swl_files_open(&d->files, fds, paths, ck->n_files, true, err);
     if (!st)
         st = swl_io_open(&d->io, NULL, d->n_in_flight, err);
-    d->memory = st ? NULL : swl_big_alloc((uint64_t)d->n_in_flight * d->stride);
+    d->n_buffers = count_buffers(d);
+    d->memory = st ? NULL : swl_big_alloc((uint64_t)d->n_buffers * d->stride);
     if (!st && !d->memory)
         st = swl_fail(err, SWL_E_NOMEM, "out of memory for buffers to read into");
     swl_free(fds);
@@ -225,7 +237,7 @@ static swl_status measure_drive(drive_run *d, uint64_t n_bytes, double *bytes_pe
         if (d->error)
             st = swl_fail(err, SWL_E_IO, "cannot read the experts of %s (error %d)", m->ck->dir, d->error);
     }
-    swl_big_free(d->memory, (uint64_t)d->n_in_flight * d->stride);
+    swl_big_free(d->memory, (uint64_t)d->n_buffers * d->stride);
     swl_io_close(d->io);
     swl_files_close(&d->files);
     return st;

@@ -174,5 +174,5 @@ uint64_t swl_sysmem_budget(const swl_sysmem *m)
     }
     room += m->resident;
     reserve = room / 8 > (UINT64_C(256) << 20) ? room / 8 : UINT64_C(256) << 20;
-    return room > reserve ? room - reserve : 0;
+    return room - (reserve < room / 2 ? reserve : room / 2);
 }

@@ -16,7 +16,7 @@ typedef struct swl_sysmem {
 void swl_sysmem_get(swl_sysmem *m);
 
 /* What this process may take in all without pressing others: what is available (or left in the cgroup) plus what it holds,
- * less a reserve of an eighth, at least 256 MiB. */
+ * less a reserve of an eighth, at least 256 MiB, but no more than a half. */
 uint64_t swl_sysmem_budget(const swl_sysmem *m);
 
 /* Share of the last 10 seconds in which some task waited for memory, in percent (Linux PSI "some avg10", of the cgroup if

@@ -159,8 +159,8 @@ swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, sw
     p->total = fixed + p->work + p->pool;
     if (p->total > p->limit && !opt->describe_only)
         return swl_fail(err, SWL_E_BUDGET,
-                        "a memory budget of %.1f MiB is not enough for this model with a context of %d tokens: it needs %"
-                        PRIu64 " MiB%s", (double)p->limit / MIB, m->ctx_tokens, (p->floor + MIB - 1) / MIB,
-                        slots ? " with the pool that was asked for" : "");
+                        "a memory budget of %.1f MiB%s is not enough for this model with a context of %d tokens: it needs %"
+                        PRIu64 " MiB%s", (double)p->limit / MIB, limit ? "" : ", what there is to give,", m->ctx_tokens,
+                        (p->floor + MIB - 1) / MIB, slots ? " with the pool that was asked for" : "");
     return SWL_OK;
 }

@@ -147,11 +147,15 @@ static void the_machine_is_read(void **state)
     assert_true(m.resident > 0 && m.resident < m.total);
     assert_true(swl_sysmem_budget(&m) < m.total + m.resident);
     assert_true(swl_sysmem_peak() >= m.resident / 2);
-    m.group_limit = 512 * MIB;
+    m.group_limit = 612 * MIB;
     m.group_used = 100 * MIB;
     m.resident = 50 * MIB;
     m.available = m.total;
-    assert_int_equal(swl_sysmem_budget(&m), (412 + 50 - 256) * MIB);
+    assert_int_equal(swl_sysmem_budget(&m), (512 + 50 - 256) * MIB);
+    m.group_limit = 180 * MIB;
+    assert_int_equal(swl_sysmem_budget(&m), (80 + 50) / 2 * MIB); /* a small container gives something too */
+    m.group_limit = m.resident = 0;
+    assert_int_equal(swl_sysmem_budget(&m), 0);
 }
 
 int main(void)

@@ -13,6 +13,8 @@
 
 #include "job.h"
 
+enum { STACK_BYTES = 8 << 20 }; /* what a pass takes is more than some systems give */
+
 /* FINISH notes wait for the end of the step, because the engine may still touch the request until it returns. */
 static _Thread_local srv_note *held;
 
@@ -245,12 +247,24 @@ static void *disk_main(void *arg)
     return NULL;
 }
 
+static bool start(pthread_t *thread, void *(*run)(void *), srv_server *s)
+{
+    pthread_attr_t attr;
+    bool ok;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    ok = !pthread_create(thread, &attr, run, s);
+    pthread_attr_destroy(&attr);
+    return ok;
+}
+
 static bool start_queue(srv_server *s, srv_queue *q, void *(*main)(void *arg))
 {
     q->last = &q->first;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->there, NULL);
-    q->started = !pthread_create(&q->thread, NULL, main, s);
+    q->started = start(&q->thread, main, s);
     return q->started;
 }
 
@@ -269,7 +283,7 @@ swl_status srv_threads_start(srv_server *s, swl_error *err)
 {
     s->mail_last = &s->mail_first;
     pthread_mutex_init(&s->mail_lock, NULL);
-    s->engine_started = !pthread_create(&s->engine_thread, NULL, engine_main, s);
+    s->engine_started = start(&s->engine_thread, engine_main, s);
     if (s->engine_started && start_queue(s, &s->disk, disk_main) && start_queue(s, &s->work, worker_main))
         return SWL_OK;
     *err = (swl_error){.code = SWL_E_FAIL, .offset = -1, .message = "server: cannot start its threads"};

@@ -5,6 +5,9 @@
  * its state (KV cache, convolution and delta-net state) and its position; one thread at a time may use it. A tokenizer
  * turns text into ids and back; it is independent of the model's weights and may be shared by threads.
  *
+ * A call may take half a mebibyte of its caller's stack: threads that make them want 1 MiB (those of macOS have 512 KiB unless
+ * told otherwise, those of musl 128 KiB).
+ *
  * Every function that can fail returns a swl_status and describes the fault in a caller-owned swl_error (may be NULL).
  * The library never prints, never exits and reads no environment. Strings are UTF-8. Pointers passed in are borrowed
  * for the call; what a function hands out and who frees it is said beside it.

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -526,6 +527,53 @@ static void a_model_without_a_path_is_refused(void **state)
     assert_int_equal(swl_memory_plan_make(&plan, &o, NULL), SWL_E_ARG);
 }
 
+static void *run_prompt(void *level)
+{
+    swl_model_options o;
+    swl_model *m;
+    swl_session *s;
+    float *logits;
+
+    swl_model_options_init(&o);
+    o.path = CASES "q35moe-a-mlx4";
+    o.n_threads = 1; /* all the work is the caller's */
+    o.cpu_level = level;
+    assert_int_equal(swl_model_open(&m, &o, NULL), SWL_OK);
+    assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+    logits = calloc((size_t)m->config->vocab, sizeof *logits);
+    assert_int_equal(swl_session_eval(s, ids, 6, SWL_LOGITS_LAST, logits, NULL), SWL_OK);
+    assert_int_equal(swl_session_eval(s, ids, N, SWL_LOGITS_LAST, logits, NULL), SWL_OK);
+    free(logits);
+    swl_session_free(s);
+    swl_model_close(m);
+    return NULL;
+}
+
+/* What swiftlet.h promises. The frames of kernels are large enough to reach over a guard page, hence so many. */
+static void a_mebibyte_of_stack_is_enough(void **state)
+{
+    static const char *const levels[] = {"scalar", "avx2", "avxvnni", "avx512", "neon", "dotprod", "i8mm"};
+    enum { STACK = 1 << 20, GUARD = 4 << 20 };
+    uint8_t *memory = mmap(NULL, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* they take stack of their own */
+#endif
+    assert_true(memory != MAP_FAILED);
+    assert_int_equal(mprotect(memory, GUARD, PROT_NONE), 0);
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        pthread_attr_init(&attr);
+        assert_int_equal(pthread_attr_setstack(&attr, memory + GUARD, STACK), 0);
+        assert_int_equal(pthread_create(&thread, &attr, run_prompt, (void *)(uintptr_t)levels[i]), 0);
+        pthread_join(thread, NULL);
+        pthread_attr_destroy(&attr);
+    }
+    munmap(memory, GUARD + STACK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -542,6 +590,7 @@ int main(void)
         cmocka_unit_test(a_prompt_that_has_no_place_is_refused_before_it_runs),
         cmocka_unit_test(the_last_token_and_the_end_of_the_context_may_meet),
         cmocka_unit_test(a_model_without_a_path_is_refused),
+        cmocka_unit_test(a_mebibyte_of_stack_is_enough),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -677,6 +677,8 @@ swl_status run_bench(const arguments *a, swl_error *err)
         st = run_all(&b, err);
     interrupt_stoppable(false);
     progress_clear();
+    if (!st && !b.n_rows)
+        st = fail(err, SWL_E_ARG, "nothing to measure: --prompt-tokens, --decode-tokens and --drafts are all 0");
     if (b.n_rows) /* also what was measured before an error */
         bench_report(&b.s, b.format, b.rows, b.n_rows);
     return release(&b, st, err);

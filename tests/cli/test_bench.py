@@ -171,6 +171,11 @@ class Report(unittest.TestCase):
                                 SWIFTLET_HOME=None, XDG_CACHE_HOME=cache)
             self.assertEqual((again.returncode, again.stderr), (0, b""))
 
+    def test_nothing_to_measure_is_said(self):
+        p = harness.run(PROGRAM, "bench", *SMALL, "-p", "0", "-n", "0")
+        self.assertEqual((p.returncode, p.stdout), (2, b""))
+        self.assertIn(b"nothing to measure", p.stderr)
+
     def test_unknown_shapes_are_answered_with_the_known_ones(self):
         for name, said in [("qwen9", b"qwen3.6-35b"), ("qwen3.6-35b/400", b"has 40")]:
             p = harness.run(PROGRAM, "bench", "--synthetic", name, "--output", os.path.join(FOLDER.name, "x.qpack"))

@@ -507,16 +507,16 @@ void swl_store_stand_still(swl_store *s, bool still)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* A load that failed in part and was given up with the call that wanted it: its other reads are waited for, so that this
- * call begins anew instead of meeting the old fault. */
-static void end_failed_loads(swl_store *s, swl_store_part *l, const int32_t *experts, int32_t n)
+/* A load that was given up with the call that wanted it may have gone wrong, or be about to: it is waited for, so that this call
+ * begins anew instead of meeting an old fault. */
+static void end_given_up(swl_store *s, swl_store_part *l, const int32_t *experts, int32_t n)
 {
     int32_t i;
 
     for (i = 0; i < n; i++) {
         const swl_entry *e = &l->entries[experts[i]];
 
-        while (e->state == SWL_ENTRY_LOADING && !e->n_leases && s->frames[e->frame].failed)
+        while (e->state == SWL_ENTRY_LOADING && !e->n_leases && !e->guessed)
             make_progress(s, true);
     }
 }
@@ -557,7 +557,7 @@ swl_status swl_store_lease(swl_store *s, int32_t layer, const int32_t *experts, 
     int32_t n_done;
 
     pthread_mutex_lock(&s->lock);
-    end_failed_loads(s, l, experts, n);
+    end_given_up(s, l, experts, n);
     while ((st = try_lease(s, layer, experts, n, mode, leases, &n_done, &reads, err)) && room_will_come(s, l))
         make_progress(s, true);
     pthread_mutex_unlock(&s->lock);

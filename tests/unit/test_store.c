@@ -230,6 +230,36 @@ static void what_was_given_up_gives_its_place_to_the_next_call(void **state)
     }
 }
 
+/* Three damaged experts, of which a call meets the first and leaves the reads of the others on their way. */
+static void the_next_call_does_not_meet_the_faults_of_the_last_one(void **state)
+{
+    static const int32_t three[] = {0, 1, 2};
+    fixture *f = *state;
+    uint8_t wrong[SLOT / 2] = {0};
+    swl_lease leases[EXPERTS];
+    uint64_t seed;
+    int e, h;
+
+    for (seed = 1; seed <= 50; seed++) {
+        swl_store_config c = {.n_layers = LAYERS, .layers = f->layers, .n_files = 1, .fds = &f->fd, .paths = f->paths,
+                              .slots_per_layer = 3, .io = &io_fake_new(seed, NULL)->base};
+
+        assert_int_equal(swl_store_create(&f->store, &c, NULL), SWL_OK);
+        for (e = 0; e < 3; e++)
+            for (h = 0; h < 2; h++)
+                assert_int_equal(pwrite(f->fd, wrong, SLOT / 2, (off_t)f->ranges[0][e][h].offset), SLOT / 2);
+        assert_int_equal(swl_store_lease(f->store, 0, three, 3, SWL_LEASE_ALL, leases, NULL, NULL), SWL_OK);
+        assert_int_equal(swl_store_wait(f->store, 0, leases, 3, NULL), SWL_E_CORRUPT);
+        swl_store_release(f->store, 0, leases, 3);
+        for (e = 0; e < 3; e++)
+            for (h = 0; h < 2; h++)
+                assert_int_equal(pwrite(f->fd, f->bytes[0][e] + h * SLOT / 2, SLOT / 2, (off_t)f->ranges[0][e][h].offset), SLOT / 2);
+        assert_int_equal(use(f, 0, three, 3, NULL), SWL_OK);
+        swl_store_free(f->store);
+        f->store = NULL;
+    }
+}
+
 static void a_damaged_blob_is_named_and_never_used(void **state)
 {
     fixture *f = *state;
@@ -363,6 +393,7 @@ int main(void)
         T(a_hit_of_a_call_is_not_evicted_by_its_misses), T(reads_and_evictions_are_counted),
         T(time_counts_as_reading_while_something_is_on_its_way),
         T(more_leases_than_slots_are_refused_whole), T(what_was_given_up_gives_its_place_to_the_next_call),
+        T(the_next_call_does_not_meet_the_faults_of_the_last_one),
         T(a_damaged_blob_is_named_and_never_used), T(a_file_cut_short_is_an_error),
         T(threads_share_the_pool_while_it_is_resized),
         T(a_team_takes_the_same_checksum),

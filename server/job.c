@@ -513,13 +513,16 @@ static void on_finish(srv_choice *c, const srv_note *n)
     c->stop = n->stop ? strdup(n->stop) : NULL;
     srv_metrics_usage(j->server, &n->usage);
     close_item(c);
-    if (n->error)
+    if (n->error) {
         srv_library(&e, n->error, "");
-    else if (j->too_large)
+        if (e.http == 500) /* a drive or a file, not the request: whoever keeps the server wants to know */
+            srv_log(j->server, false, "%s", e.message);
+    } else if (j->too_large) {
         srv_fail(&e, 400, "invalid_request_error", NULL, "the answer became larger than the %zu bytes that there is memory for",
                  j->server->limits.answer);
-    else if (n->finish == SWL_FINISH_CANCELLED && j->conn)
+    } else if (n->finish == SWL_FINISH_CANCELLED && j->conn) {
         srv_fail(&e, 503, "unavailable_error", NULL, "the answer was cancelled because the server is shutting down");
+    }
     if (!e.http && j->conn) {
         if (j->ask.stream)
             j->encoder->end(c);

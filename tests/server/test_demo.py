@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -193,6 +194,27 @@ class Memory(unittest.TestCase):
             [figure] = re.findall(r"it needs (\d+) MiB", str(caught.exception))
             with Server("--threads", "2", "--memory", figure + "M", *more, model=MODEL) as server:
                 self.assertEqual(server.chat("Hi", max_tokens=2).status, 200)
+
+
+class Damage(unittest.TestCase):
+    def test_a_damaged_expert_is_told_to_both_sides_and_the_next_answer_is_right(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "demo.qpack")
+            shutil.copytree(MODEL, model)
+            layers = [os.path.join(model, "packed_experts", "layer_%02d.bin" % i) for i in range(8)]
+            right = [open(path, "rb").read() for path in layers]
+            with Server("--threads", "2", "-c", "512", "--memory", "96M", model=model) as server:
+                for path, data in zip(layers, right):
+                    with open(path, "r+b") as f:
+                        f.write(bytes(len(data)))
+                a = server.chat("Tell me a story.", **GREEDY)
+                self.assertEqual((a.status, a.error["type"]), (500, "server_error"), a)
+                self.assertRegex(a.error["message"], r"^layer \d, expert \d+: checksum .* damaged \(layer_0\d.bin, offset \d+\)$")
+                wait_until(lambda: a.error["message"] in server.stderr())
+                for path, data in zip(layers, right):
+                    with open(path, "r+b") as f:
+                        f.write(data)
+                self.assertEqual(server.chat("Tell me a story.", **GREEDY).status, 200)
 
 
 class Kept(unittest.TestCase):

@@ -163,7 +163,7 @@ static swl_status open_model(serving *s, swl_server_model *out, swl_error *err)
     return SWL_OK;
 }
 
-static swl_status open_engine(serving *s, swl_error *err)
+static swl_status open_engine(serving *s, const swl_server_model *to, swl_error *err)
 {
     swl_engine_options o;
 
@@ -174,6 +174,8 @@ static swl_status open_engine(serving *s, swl_error *err)
     o.session_dir = opt_text(s->a, OPT_SESSION_DIR);
     o.strip_thinking = !opt_on(s->a, OPT_PRESERVE_THINKING);
     o.parse_special = opt_on(s->a, OPT_PARSE_SPECIAL);
+    o.on_saved = to->on_saved;
+    o.arg = to->saved_arg;
     return swl_engine_open(&s->engine, &o, err);
 }
 
@@ -182,13 +184,13 @@ static swl_status on_load(void *arg, swl_server_model *out, swl_error *err)
     serving *s = arg;
     swl_status st;
 
-    *out = (swl_server_model){.dir = s->dir, .id = s->id};
+    out->dir = s->dir;
+    out->id = s->id;
     st = open_model(s, out, err);
-
     if (!st)
         st = swl_tokenizer_open(&s->tokenizer, s->dir, err);
     if (!st)
-        st = open_engine(s, err);
+        st = open_engine(s, out, err);
     if (st)
         return st;
     out->model = s->model;

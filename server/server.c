@@ -82,6 +82,20 @@ static void set_limits(srv_server *s)
                                  .ahead = between(all / 16 / SRV_CONNECTIONS, 16 << 10, 256 << 10)};
 }
 
+/* The disk stays full for many conversations, and is told once. */
+static void on_saved(void *arg, const swl_error *err)
+{
+    srv_server *s = arg;
+
+    if (err && !s->unsaved)
+        srv_log(s, false, "a conversation could not be saved: %s", err->message);
+    else if (!err && s->unsaved)
+        srv_log(s, false, "conversations can be saved again");
+    s->unsaved = err != NULL;
+    if (err && s->ending)
+        s->lost = *err;
+}
+
 static void on_loaded(srv_server *s)
 {
     s->loaded = true;
@@ -329,6 +343,8 @@ swl_status swl_server_run(const swl_server_options *opt, swl_error *err)
     if (!s)
         return no_memory(err);
     s->opt = *opt;
+    s->model.on_saved = on_saved;
+    s->model.saved_arg = s;
     set_limits(s);
     s->created = (int64_t)time(NULL);
     snprintf(s->build, sizeof s->build, "swiftlet-%s%s%s", swl_version(), opt->commit && *opt->commit ? "-" : "",
@@ -340,8 +356,14 @@ swl_status swl_server_run(const swl_server_options *opt, swl_error *err)
     if (s->loaded)
         abandon(s);
     close_all(s);
+    s->ending = true;
     if (opt->unload)
         opt->unload(opt->arg);
+    if (!st && s->lost.code) {
+        *err = s->lost;
+        snprintf(err->message, sizeof err->message, "a conversation in memory could not be saved: %.700s", s->lost.message);
+        st = err->code;
+    }
     srv_log_end(s);
     sigaction(SIGPIPE, &before, NULL);
     if (!strncmp(opt->host, "unix:", 5) && (!st || st == SWL_E_CANCELLED))

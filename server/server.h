@@ -17,6 +17,8 @@ typedef struct swl_server_model {
     swl_sampling sampling;      /* when a request says nothing; the seed is drawn for each */
     uint64_t request_bytes;     /* of the memory of the process, for requests and answers; 0: not bounded */
     char remark[160];           /* on how it was opened, for the log; "": none */
+    void (*on_saved)(void *arg, const swl_error *err); /* set before `load`: what the engine's options shall name */
+    void *saved_arg;
 } swl_server_model;
 
 typedef enum swl_reasoning_field {
@@ -59,7 +61,8 @@ typedef struct swl_server_options {
 } swl_server_options;
 
 void swl_server_options_init(swl_server_options *opt);
-/* Serves until SIGTERM or SIGINT, then lets running answers end and returns. */
+/* Serves until SIGTERM or SIGINT, then lets running answers end and returns; with an error when a conversation that was in memory
+ * could not be saved then. */
 swl_status swl_server_run(const swl_server_options *opt, swl_error *err);
 
 #endif

@@ -109,6 +109,9 @@ struct srv_server {
     atomic_bool stop;
     swl_status end_status;      /* why it ends, when not asked to */
     swl_error end_error;
+    bool unsaved;               /* the last conversation that left memory is lost, which the log has */
+    bool ending;                /* what is saved now are the conversations in memory */
+    swl_error lost;             /* one that was not then; code SWL_OK: none */
 
     int mail_fd[2];
     pthread_mutex_t mail_lock;

@@ -353,6 +353,10 @@ typedef struct swl_engine_options {
     bool strip_thinking;       /* leave old reasoning to the template. Default: keep it where the template can, because
                                   dropping it makes the next turn read the last answer again */
     bool parse_special;        /* "<|im_end|>" typed by a user is the token, as in transformers. Default: it is text */
+    /* A conversation left memory and is in session_dir (err NULL), or could not be written and is lost (a full disk is no reason
+     * to refuse an answer). By the thread that steps, restores or closes; must not block, and call nothing of the engine. */
+    void (*on_saved)(void *arg, const swl_error *err);
+    void *arg;
 } swl_engine_options;
 
 SWL_API void swl_engine_options_init(swl_engine_options *opt);

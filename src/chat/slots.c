@@ -107,7 +107,9 @@ void swl_slot_save(swl_engine *e, const swl_slot *s)
 {
     int32_t marks[3], n = 0, n_tokens = swl_session_n_tokens(s->session);
     const swl_session *c = s->session;
+    swl_error err = {0};
     json_t *turns;
+    swl_status st;
 
     if (!e->disk || n_tokens < SWL_SAVE_TOKENS || c->broken)
         return;
@@ -117,11 +119,13 @@ void swl_slot_save(swl_engine *e, const swl_slot *s)
         if (c->marks[i].n_tokens == s->base || i == c->n_marks - 1)
             marks[n < 3 ? n++ : 2] = c->marks[i].n_tokens;
     turns = swl_turns_within(e, swl_session_ids(c), n_tokens);
-    swl_disk_save(e->disk, c, marks, n, turns, NULL); /* a full disk is no reason to refuse an answer */
+    st = swl_disk_save(e->disk, c, marks, n, turns, &err);
     json_decref(turns);
     pthread_mutex_lock(&e->lock);
     e->stats.disk_bytes = e->disk->bytes;
     pthread_mutex_unlock(&e->lock);
+    if (e->o.on_saved)
+        e->o.on_saved(e->o.arg, st ? &err : NULL);
 }
 
 /* A slot with what the directory has of a prompt, when that is worth reading; the slot in which it is now, or -1. */

@@ -287,6 +287,17 @@ exec unshare --user --map-root-user --mount sh -c 'mount -t tmpfs -o size=64k tm
                 self.assertEqual(server.post("/slots/%d?action=erase" % slot, {"filename": "a"}).status, 404)
                 self.assertEqual(os.listdir("/proc/%d/root%s" % (server.process.pid, folder)), [])
                 self.assertEqual(server.chat("Hi", max_tokens=2).status, 200)
+                for i in range(6):
+                    self.assertEqual(server.chat("%d times: why is the sky blue? " % i * 8, max_tokens=2).status, 200)
+                lost = "a conversation could not be saved: "
+                wait_until(lambda: lost in server.stderr())
+                log = os.dup(server.log.fileno())
+                self.assertNotEqual(server.stop(signal.SIGTERM), 0)
+                with os.fdopen(log, "rb") as f:
+                    f.seek(0)
+                    said = f.read().decode()
+                self.assertEqual(said.count(lost), 1, said)
+                self.assertRegex(said, r"(?m)^swiftlet: a conversation in memory could not be saved: .*No space left on device$")
 
     def test_answers_go_on_while_a_save_waits_for_the_disk(self):
         """What is saved is the conversation as it was when it was asked for."""

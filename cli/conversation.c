@@ -203,8 +203,10 @@ swl_status conversation_answer(conversation *c, swl_error *err)
 swl_status conversation_turn(conversation *c, const char *text, swl_error *err)
 {
     int32_t n_before = swl_chat_n_messages(c->chat);
-    swl_status st = swl_chat_add(c->chat, "user", text, err);
+    swl_status st = engine_check_size(&c->e, text, strlen(text), err);
 
+    if (!st)
+        st = swl_chat_add(c->chat, "user", text, err);
     if (!st)
         st = conversation_answer(c, err);
     if (st || nothing_said(c))

@@ -252,6 +252,21 @@ swl_status engine_describe_chat(engine *e, const arguments *a, swl_error *err)
     return open_chat(e, a, true, err);
 }
 
+swl_status engine_check_size(const engine *e, const char *text, size_t n, swl_error *err)
+{
+    static const char white[] = " \t\r\n";
+    long long least;
+
+    while (n && strchr(white, text[n - 1]) && text[n - 1])
+        n--;
+    for (; n && strchr(white, *text) && *text; text++)
+        n--;
+    least = swl_tokenizer_tokens_min(e->tokenizer, n);
+    if (least <= e->info.ctx_tokens)
+        return SWL_OK;
+    return fail(err, SWL_E_BUDGET, "the prompt has at least %lld tokens, the context %d", least, e->info.ctx_tokens);
+}
+
 swl_status engine_close(engine *e, swl_status st, swl_error *err)
 {
     swl_status recorded = e->model ? swl_routes_record(e->model, NULL, st ? NULL : err) : SWL_OK;

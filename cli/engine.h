@@ -34,6 +34,9 @@ swl_status engine_open_model(engine *e, const arguments *a, swl_error *err);
 swl_status engine_describe(engine *e, const arguments *a, swl_error *err);
 /* For prompts only: nothing is loaded but the tokenizer. */
 swl_status engine_describe_chat(engine *e, const arguments *a, swl_error *err);
+/* Refuses a text of so many bytes that no context of this size holds it, before memory and time go into it. White space around it
+ * does not count, which templates drop. */
+swl_status engine_check_size(const engine *e, const char *text, size_t n, swl_error *err);
 /* Half-open is allowed. Returns `st`, or why the record of the routes is not complete. */
 swl_status engine_close(engine *e, swl_status st, swl_error *err);
 

@@ -188,6 +188,9 @@ static swl_status generate(answer *w, const char *text, size_t n, const id_list 
 
     if (text ? !n && !opt_on(w->a, OPT_CHAT) : !ids->n)
         return fail(err, SWL_E_ARG, "the prompt is empty");
+    st = text ? engine_check_size(w->e, text, n, err) : SWL_OK;
+    if (st)
+        return st;
     if (w->e->session)
         st = with_session(w, text, n, ids, err);
     else if (opt_on(w->a, OPT_CHAT))

@@ -80,6 +80,9 @@ enum {
 SWL_API swl_status swl_tokenizer_encode(const swl_tokenizer *t, const char *text, size_t n_bytes, uint32_t flags,
                                         int32_t **ids, int64_t *n_ids, swl_error *err);
 
+/* No text of n_bytes has fewer tokens, whatever it says: what cannot fit in a context is known before it is taken apart. */
+SWL_API int64_t swl_tokenizer_tokens_min(const swl_tokenizer *t, size_t n_bytes);
+
 /* Ids to bytes (not necessarily whole UTF-8 characters at the ends), NUL-terminated. Special tokens are dropped when
  * skip_special. Ids that are no token give SWL_E_ARG. *text: free with swl_free. */
 SWL_API swl_status swl_tokenizer_decode(const swl_tokenizer *t, const int32_t *ids, int64_t n_ids, bool skip_special,

@@ -112,6 +112,16 @@ bool swl_tokenizer_is_stop(const swl_tokenizer *t, int32_t id)
     return has_flag(t, id, SWL_TOKEN_STOP);
 }
 
+int64_t swl_tokenizer_tokens_min(const swl_tokenizer *t, size_t n_bytes)
+{
+    const uint64_t nfc = 4; /* times shorter at most; it is 3.5, where U+1FBE U+0308 U+0301 become U+0390 */
+    uint64_t longest = 1;
+
+    for (int32_t i = 0; i < t->n_tokens; i++)
+        longest = (uint64_t)t->tokens[i].n_bytes > longest ? (uint64_t)t->tokens[i].n_bytes : longest;
+    return (int64_t)(n_bytes / (nfc * longest));
+}
+
 /* ---- encoding ---- */
 
 /* One call's state. */

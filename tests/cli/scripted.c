@@ -96,6 +96,13 @@ swl_status swl_tokenizer_encode(const swl_tokenizer *t, const char *text, size_t
     return SWL_OK;
 }
 
+int64_t swl_tokenizer_tokens_min(const swl_tokenizer *t, size_t n_bytes)
+{
+    (void)t;
+    (void)n_bytes;
+    return 0;
+}
+
 const char *swl_tokenizer_token(const swl_tokenizer *t, int32_t id, int32_t *n_bytes)
 {
     swl_tokenizer *mine = (swl_tokenizer *)t;

@@ -376,6 +376,24 @@ class Answers(unittest.TestCase):
                 for n, more in (("24", []), ("24", ["-q"]), ("4", []))]
         self.assertEqual([b"the context is full" in s for s in said], [True, False, False], said)
 
+    def test_a_text_that_no_context_holds_is_refused_before_it_is_taken_apart(self):
+        with tempfile.NamedTemporaryFile(suffix=".txt") as f:
+            f.write(b"Again and again. " * 1200000)
+            f.flush()
+            for command in (["generate"], ["generate", "--chat"], ["chat"]):
+                p = subprocess.Popen([PROGRAM, *command, MODEL, "-f", f.name, "--memory", "100M", "-c", "2048"], stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.environment())
+                said = p.stderr.read()
+                _, status, used = os.wait4(p.pid, 0)
+                p.returncode = os.waitstatus_to_exitcode(status)
+                p.stdout.close()
+                p.stderr.close()
+                self.assertEqual(p.returncode, 4, said)
+                self.assertRegex(said, b"the prompt has at least [0-9]+ tokens, the context 2048")
+                self.assertLess(used.ru_maxrss, 100 << 10)
+        p = run("chat", MODEL, "-c", "64", "-n", "1", stdin=b"\n" * 100000 + b"Hi")  # white space around it is dropped
+        self.assertEqual(p.returncode, 0, p.stderr)
+
 
 class States(unittest.TestCase):
     def test_a_saved_state_goes_on_as_if_never_stopped(self):

@@ -183,6 +183,29 @@ static void normalises_before_merging(void **state)
     swl_tokenizer_close(t);
 }
 
+/* U+0390 comes of U+1FBE U+0308 U+0301 at its longest: 3 + 2 + 2 bytes against 2. The longest token of open_small is "<|end|>x". */
+static void the_fewest_tokens_of_a_size_are_not_more_than_any_text_has(void **state)
+{
+    static const char *const texts[] = {"<|end|>x", "\u1fbe\u0308\u0301", "\u00e9", " ", "\xff"};
+    swl_tokenizer *t = open_small();
+
+    (void)state;
+    assert_int_equal(swl_tokenizer_tokens_min(t, 0), 0);
+    assert_in_range(swl_tokenizer_tokens_min(t, 8000), 1, 1000);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char text[4096] = "";
+        int64_t n_ids;
+        int32_t *ids;
+
+        for (int k = 0; k < 300; k++)
+            strcat(text, texts[i]);
+        assert_int_equal(swl_tokenizer_encode(t, text, strlen(text), 0, &ids, &n_ids, NULL), SWL_OK);
+        assert_true(swl_tokenizer_tokens_min(t, strlen(text)) <= n_ids);
+        swl_free(ids);
+    }
+    swl_tokenizer_close(t);
+}
+
 static void finds_the_longest_added_token_before_normalising(void **state)
 {
     swl_tokenizer *t = open_small();
@@ -816,6 +839,7 @@ int main(void)
         cmocka_unit_test(merges_by_rank_inside_pieces),
         cmocka_unit_test(a_token_that_its_bytes_do_not_merge_to_is_not_used),
         cmocka_unit_test(normalises_before_merging),
+        cmocka_unit_test(the_fewest_tokens_of_a_size_are_not_more_than_any_text_has),
         cmocka_unit_test(finds_the_longest_added_token_before_normalising),
         cmocka_unit_test(plain_encoding_leaves_added_tokens_as_text),
         cmocka_unit_test(unknown_flags_are_refused),

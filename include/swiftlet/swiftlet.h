@@ -141,7 +141,8 @@ typedef struct swl_model_options {
     bool describe_only;        /* nothing is loaded: only swl_model_info_get, swl_memory_plan_get and close may follow, and a chat
                                   engine whose requests are made (for their prompts) and not submitted */
     bool exact;                /* float32 activations throughout (slower; for comparison with references) */
-    const char *cpu_level;     /* highest kernel level to use: "scalar", "avx2", "avx512", "neon"; NULL: best */
+    const char *cpu_level;     /* highest kernel level to use: "scalar", "avx2", "avxvnni", "avx512"; on ARM "scalar", "neon",
+                                  "dotprod", "i8mm"; NULL: best */
 } swl_model_options;
 
 typedef struct swl_model_info {

@@ -90,15 +90,24 @@ uint32_t swl_cpu_flags(void)
 }
 #endif
 
-/* Lowest first: a level allows its own flag and all above it in this table. */
+/* Of this architecture, lowest first: a level allows its own flag and all above it in this table. */
 static const struct {
     const char *name;
     uint32_t flag;
 } levels[] = {
-    {"scalar", 0}, {"avx2", SWL_CPU_AVX2}, {"avxvnni", SWL_CPU_AVXVNNI}, {"avx512", SWL_CPU_AVX512 | SWL_CPU_AVX512BF16},
+    {"scalar", 0},
+#if defined(__x86_64__)
+    {"avx2", SWL_CPU_AVX2}, {"avxvnni", SWL_CPU_AVXVNNI}, {"avx512", SWL_CPU_AVX512 | SWL_CPU_AVX512BF16},
+#elif defined(__aarch64__)
     {"neon", SWL_CPU_NEON}, {"dotprod", SWL_CPU_DOTPROD}, {"i8mm", SWL_CPU_I8MM},
+#endif
 };
 enum { N_LEVELS = sizeof levels / sizeof levels[0] };
+
+const char *swl_cpu_level(int i)
+{
+    return i < N_LEVELS ? levels[i].name : NULL;
+}
 
 uint32_t swl_cpu_level_mask(const char *name, int *known)
 {

@@ -17,7 +17,11 @@ enum {
 /* The SWL_CPU_ flags of this machine. */
 uint32_t swl_cpu_flags(void);
 
-/* The flags that a named level allows: "scalar", "avx2", "avxvnni", "avx512", "neon", "dotprod", "i8mm", "best".
+/* The levels of this architecture, lowest first: "scalar", then "avx2", "avxvnni", "avx512", or "neon", "dotprod", "i8mm"; NULL
+ * behind the last. Static storage. */
+const char *swl_cpu_level(int i);
+
+/* The flags that a named level allows; "best" allows all.
  * Returns 0 and *known = 0 for an unknown name. */
 uint32_t swl_cpu_level_mask(const char *name, int *known);
 

@@ -112,6 +112,12 @@ class Usage(unittest.TestCase):
                               ("--prefill-chunk", "4097"), ("--io-depth", "129"), ("--lookahead", "5")]:
             self.fails(option + " is", "generate", MODEL, "-p", "x", option, value)
 
+    def test_kernel_levels_are_those_of_this_architecture(self):
+        levels = {"x86_64": ["scalar", "avx2", "avxvnni", "avx512"], "aarch64": ["scalar", "neon", "dotprod", "i8mm"]}[os.uname().machine]
+        foreign = "neon" if "avx2" in levels else "avx2"
+        self.fails("--cpu-mask is %s, expected %s" % (foreign, "|".join(levels)), "generate", MODEL, "-p", "x", "--cpu-mask", foreign)
+        self.assertIn(("--cpu-mask " + "|".join(levels)).encode(), run("help", "generate").stdout)
+
     def test_a_value_after_a_switch_must_be_on_or_off(self):
         self.fails("expected on or off", "generate", MODEL, "-p", "x", "--exact=maybe")
 

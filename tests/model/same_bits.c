@@ -17,6 +17,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#if defined(__x86_64__)
+#define SECOND_LEVEL "avx2"
+#elif defined(__aarch64__)
+#define SECOND_LEVEL "neon"
+#else
+#define SECOND_LEVEL "scalar"
+#endif
+
 /* One way to run the prompt. */
 typedef struct way {
     const char *name;
@@ -48,8 +56,8 @@ static const way ways[] = {
     {"pool of 3, pieces of 11", 2, 16, 3, 11, false, NULL, NULL, 0, NULL},
     {"scalar kernels, whole", 1, 0, 0, 0, false, "scalar", NULL, 0, NULL},
     {"scalar kernels, token by token", 1, 0, 0, 1, false, "scalar", NULL, 0, NULL},
-    {"AVX2 at most, whole", 2, 0, 0, 0, false, "avx2", NULL, 0, NULL},
-    {"AVX2 at most, token by token", 1, 0, 0, 1, false, "avx2", NULL, 0, NULL},
+    {"next to scalar, whole", 2, 0, 0, 0, false, SECOND_LEVEL, NULL, 0, NULL},
+    {"next to scalar, token by token", 1, 0, 0, 1, false, SECOND_LEVEL, NULL, 0, NULL},
     {"reading threads, pool at its floor", 1, 0, 0, 1, true, NULL, "threads", -1, NULL},
     {"pool by recency", 2, 0, 0, 2, true, NULL, NULL, 0, "lru"},
     {"pool by frequency", 2, 0, 0, 2, true, NULL, NULL, 0, "lfu-decay"},

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/file.h"
 #include "session/session.h"
 
@@ -527,6 +528,28 @@ static void a_model_without_a_path_is_refused(void **state)
     assert_int_equal(swl_memory_plan_make(&plan, &o, NULL), SWL_E_ARG);
 }
 
+static void a_level_of_another_architecture_is_refused(void **state)
+{
+#if defined(__x86_64__)
+    const char *foreign = "neon", *all = "scalar, avx2, avxvnni, avx512";
+#elif defined(__aarch64__)
+    const char *foreign = "avx2", *all = "scalar, neon, dotprod, i8mm";
+#else
+    const char *foreign = "avx2", *all = "scalar";
+#endif
+    swl_model_options o;
+    swl_error err;
+    swl_model *m;
+
+    (void)state;
+    swl_model_options_init(&o);
+    o.path = CASES "q35moe-a-mlx4";
+    o.cpu_level = foreign;
+    assert_int_equal(swl_model_open(&m, &o, &err), SWL_E_ARG);
+    assert_non_null(strstr(err.message, foreign));
+    assert_non_null(strstr(err.message, all));
+}
+
 static void *run_prompt(void *level)
 {
     swl_model_options o;
@@ -552,7 +575,6 @@ static void *run_prompt(void *level)
 /* What swiftlet.h promises. The frames of kernels are large enough to reach over a guard page, hence so many. */
 static void a_mebibyte_of_stack_is_enough(void **state)
 {
-    static const char *const levels[] = {"scalar", "avx2", "avxvnni", "avx512", "neon", "dotprod", "i8mm"};
     enum { STACK = 1 << 20, GUARD = 4 << 20 };
     uint8_t *memory = mmap(NULL, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pthread_attr_t attr;
@@ -564,10 +586,10 @@ static void a_mebibyte_of_stack_is_enough(void **state)
 #endif
     assert_true(memory != MAP_FAILED);
     assert_int_equal(mprotect(memory, GUARD, PROT_NONE), 0);
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+    for (int i = 0; swl_cpu_level(i); i++) {
         pthread_attr_init(&attr);
         assert_int_equal(pthread_attr_setstack(&attr, memory + GUARD, STACK), 0);
-        assert_int_equal(pthread_create(&thread, &attr, run_prompt, (void *)(uintptr_t)levels[i]), 0);
+        assert_int_equal(pthread_create(&thread, &attr, run_prompt, (void *)(uintptr_t)swl_cpu_level(i)), 0);
         pthread_join(thread, NULL);
         pthread_attr_destroy(&attr);
     }
@@ -590,6 +612,7 @@ int main(void)
         cmocka_unit_test(a_prompt_that_has_no_place_is_refused_before_it_runs),
         cmocka_unit_test(the_last_token_and_the_end_of_the_context_may_meet),
         cmocka_unit_test(a_model_without_a_path_is_refused),
+        cmocka_unit_test(a_level_of_another_architecture_is_refused),
         cmocka_unit_test(a_mebibyte_of_stack_is_enough),
     };
 

@@ -18,6 +18,9 @@ static swl_status load(swl_route_log **log, const arguments *a, swl_error *err)
 
     if (!text)
         return fail(err, SWL_E_ARG, "no routes: give --routes FILE, or --routes fitted for made-up ones");
+    if (strcmp(text, "fitted") && !strchr(text, '/') && !strchr(text, '.'))
+        return fail(err, SWL_E_ARG, "--routes is \"%s\", expected fitted or a file (./%s): caches are measured on routes that are "
+                    "written down", text, text);
     if (strcmp(text, "fitted"))
         return swl_route_log_load(log, text, err);
     swl_route_model_init(&r, LAYERS, EXPERTS, USED, TOKENS);

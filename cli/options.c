@@ -244,7 +244,7 @@ const option_row option_rows[OPT_COUNT] = {
                     false, C(BENCH), OPT_COUNT,
                     "who chooses the experts: model (its router), uniform (evenly at random), same (at random, one choice for "
                     "all tokens of a pass), fitted (at random, repeating themselves as in text), or a file of "
-                    "--record-routes"},
+                    "--record-routes; with cache: fitted or a file"},
     [OPT_RECORD_ROUTES] = {"record-routes", 0, TYPE_TEXT, MEASURING, "FILE", NULL, NULL, 0, 0, false,
                            ANSWERING | C(EVAL) | C(BENCH), OPT_COUNT, "write which experts every token goes to"},
     [OPT_SLOTS] = {"slots", 0, TYPE_TEXT, MEASURING, "N,...", NULL, "parts of all", 0, 0, false, C(BENCH), OPT_COUNT,

@@ -132,6 +132,8 @@ class Usage(unittest.TestCase):
         self.fails("expected md, csv, json or jsonl", "bench", MODEL, "-o", "xml")
         self.fails("expected model, uniform, same, fitted or a file", "bench", MODEL, "--routes", "best")
         self.fails("no routes", "bench", "cache")
+        for kind in ["uniform", "same", "model"]:
+            self.fails("expected fitted or a file", "bench", "cache", "--routes", kind)
         self.fails("from 8 to 256", "bench", "cache", "--routes", "fitted", "--slots", "4")
         for option, values in [("-p", ["", "x", "1,", ",1", "-1", "1,,2", "99999999999", ",".join(["1"] * 17)]),
                                ("-b", ["0", "65"]), ("-d", ["1 2"]), ("-n", ["1.5"])]:

@@ -32,24 +32,42 @@ static swl_status make_plans(swl_memory_plan *plans, const arguments *a, const c
     return st;
 }
 
+/* In the units that --memory is typed in. */
+static const char *binary(char dst[16], uint64_t n)
+{
+    if (n < UINT64_C(1) << 30)
+        snprintf(dst, 16, "%.0f MiB", (double)n / (double)(1 << 20));
+    else
+        snprintf(dst, 16, "%.1f GiB", (double)n / (double)(1 << 30));
+    return dst;
+}
+
+static void print_plan(const swl_memory_plan *p, const char *remark)
+{
+    char limit[16], total[16], pool[16];
+
+    if (p->total > p->limit)
+        out_printf("%-10s does not fit: at least %llu MiB%s\n", binary(limit, p->limit),
+                   (unsigned long long)((p->floor + (1 << 20) - 1) >> 20), remark);
+    else
+        out_printf("%-10s %-10s %-10s %4d of %-4d %d tokens%s\n", binary(limit, p->limit), binary(total, p->total),
+                   binary(pool, p->pool), p->pool_slots, p->n_experts, p->chunk_tokens, remark);
+}
+
+/* By size; the one as opened, which is the last, in its place among the others. */
 static void print_plans(const swl_memory_plan *plans)
 {
-    char limit[16], total[16], pool[16], floor_text[16];
+    const swl_memory_plan *opened = &plans[N_PLANS - 1];
+    bool printed = false;
 
     out_printf("\n%-10s %-10s %-10s %-12s %s\n", "memory", "used", "pool", "experts", "prompt chunk");
     for (int i = 0; i < N_PLANS; i++) {
-        const swl_memory_plan *p = &plans[i];
-
-        if (p->limit < UINT64_C(1) << 30)
-            snprintf(limit, sizeof limit, "%.0f MiB", (double)p->limit / (double)(1 << 20));
-        else
-            snprintf(limit, sizeof limit, "%.1f GiB", (double)p->limit / (double)(1 << 30));
-        if (p->total > p->limit)
-            out_printf("%-10s does not fit: at least %s\n", limit, format_bytes(floor_text, p->floor));
-        else
-            out_printf("%-10s %-10s %-10s %4d of %-4d %d tokens%s\n", limit, format_bytes(total, p->total),
-                       format_bytes(pool, p->pool), p->pool_slots, p->n_experts, p->chunk_tokens,
-                       limits[i] ? "" : "  (as opened)");
+        if (!printed && (i == N_PLANS - 1 || plans[i].limit >= opened->limit)) {
+            print_plan(opened, "  (as opened)");
+            printed = true;
+        }
+        if (i < N_PLANS - 1 && plans[i].limit != opened->limit)
+            print_plan(&plans[i], "");
     }
 }
 

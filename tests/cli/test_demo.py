@@ -523,6 +523,18 @@ class Reports(unittest.TestCase):
         self.assertRegex(run("info", MODEL, "--memory", "100M").stdout.decode(), r"(?m)^100 MiB    \d.*\(as opened\)$")
         self.assertRegex(run("info", MODEL, "--memory", "20M").stdout.decode(), r"(?m)^20 MiB     does not fit: at least \d")
 
+    def test_budgets_are_listed_by_size_each_once_in_one_unit(self):
+        for memory, sizes in [("100M", ["100 MiB", "2.0 GiB", "4.0 GiB", "8.0 GiB", "16.0 GiB"]),
+                              ("3G", ["2.0 GiB", "3.0 GiB", "4.0 GiB", "8.0 GiB", "16.0 GiB"]),
+                              ("4G", ["2.0 GiB", "4.0 GiB", "8.0 GiB", "16.0 GiB"]),
+                              ("32G", ["2.0 GiB", "4.0 GiB", "8.0 GiB", "16.0 GiB", "32.0 GiB"])]:
+            said = run("info", MODEL, "--memory", memory).stdout.decode()
+            table = said[said.index("\nmemory"):].splitlines()[2:]
+            self.assertEqual([" ".join(row.split()[:2]) for row in table], sizes)
+            self.assertEqual(["as opened" in row for row in table], [size.startswith(memory[:-1] + (".0" if "G" in memory else " ")) for
+                                                                     size in sizes])
+            self.assertNotRegex("\n".join(table), "[0-9] [kMG]B")
+
     def test_generate_from_ids_needs_no_tokenizer(self):
         p = run("generate", CASE, "--ids", "1,2,3", "-n", "4")
         self.assertEqual(p.returncode, 0, p.stderr)

@@ -21,6 +21,8 @@ static bool on_progress(void *arg, uint64_t done, uint64_t total)
     double now = seconds_now(), fraction = total ? (double)done / (double)total : 1;
     char a[16], b[16];
 
+    if (now - p->begin < 0.5) /* what is soon done needs no progress */
+        return !interrupt_asked();
     if (!p->quiet && stderr_is_terminal() && (now - p->shown_at > 0.1 || done == total)) {
         p->shown_at = now;
         progress_show("%s of %s  %d%%  %.0f MB/s", format_bytes(a, done), format_bytes(b, total), (int)(100 * fraction),

@@ -238,7 +238,7 @@ static int distance(const char *s, const char *t)
 
 const char *nearest_name(const char *typed, const char *const *names, int n)
 {
-    int best = 1 + (int)strlen(typed) / 3, prefix = (int)strlen(typed);
+    int best = (1 + (int)strlen(typed)) / 3, prefix = (int)strlen(typed);
     const char *found = NULL;
 
     for (int i = 0; i < n; i++) {

@@ -93,6 +93,10 @@ class Usage(unittest.TestCase):
         self.fails('"swiftlet help" lists', "xyzzy")
 
     def test_unknown_options_get_the_nearest_name(self):
+        for far in ["--foo", "--abcd", "--x"]:
+            p = run("generate", MODEL, far, "1")
+            self.assertIn(b"unknown option", p.stderr)
+            self.assertNotIn(b"did you mean", p.stderr)
         self.fails("did you mean --temp?", "generate", MODEL, "--tmep", "1")
         self.fails("did you mean --max-tokens?", "generate", MODEL, "--max-token=1")
         self.fails('"swiftlet help generate" lists', "generate", MODEL, "--xyzzy")

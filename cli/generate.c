@@ -187,7 +187,8 @@ static swl_status generate(answer *w, const char *text, size_t n, const id_list 
     swl_status st;
 
     if (text ? !n && !opt_on(w->a, OPT_CHAT) : !ids->n)
-        return fail(err, SWL_E_ARG, "the prompt is empty");
+        return fail(err, SWL_E_ARG, "the prompt is empty%s", w->a->values[OPT_LOAD_STATE].set ?
+                    ": a state has what was read, not what comes next, so that it goes on only with something to read" : "");
     st = text ? engine_check_size(w->e, text, n, err) : SWL_OK;
     if (st)
         return st;

@@ -48,10 +48,10 @@ const option_row option_rows[OPT_COUNT] = {
     [OPT_SAVE_STATE] = {"save-state", 0, TYPE_TEXT, INPUT, "FILE", NULL, NULL, 0, 0, false, C(GENERATE), OPT_COUNT,
                         "write the conversation's state when done"},
     [OPT_LOAD_STATE] = {"load-state", 0, TYPE_TEXT, INPUT, "FILE", NULL, NULL, 0, 0, false, C(GENERATE), OPT_COUNT,
-                        "go on from a state that --save-state wrote"},
+                        "go on from a state that --save-state wrote, with the prompt"},
 
     [OPT_MAX_TOKENS] = {"max-tokens", 'n', TYPE_INT, SAMPLING, "N", "-1", "until a stop token or the context's end",
-                        -1, INT_TOP, true, ANSWERING, OPT_COUNT, "tokens to produce at most; 0: only read the prompt"},
+                        -1, INT_TOP, true, ANSWERING, OPT_COUNT, "tokens to produce at most; 0: only read the prompt; -1: no bound"},
     [OPT_TEMP] = {"temp", 0, TYPE_REAL, SAMPLING, "X", NULL, "the model's", 0, 100, true, ANSWERING, OPT_COUNT,
                   "temperature; 0: always the likeliest token"},
     [OPT_TOP_K] = {"top-k", 0, TYPE_INT, SAMPLING, "N", NULL, "the model's", 0, INT_TOP, true, ANSWERING, OPT_COUNT,

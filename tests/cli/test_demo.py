@@ -410,6 +410,9 @@ class States(unittest.TestCase):
             rest = rows("generate", MODEL, "--ids", str(whole["ids"][8]), "-n", "11", "--load-state", state)[0]
             self.assertEqual(rest["ids"], whole["ids"][9:])
             self.assertEqual(os.listdir(folder), ["state"])
+            p = run("generate", MODEL, "-n", "20", "--load-state", state)
+            self.assertEqual(p.returncode, 2)
+            self.assertIn(b"goes on only with something to read", p.stderr)
 
     def test_what_is_no_regular_file_is_kept(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/crc32c.h"
@@ -139,6 +140,14 @@ void swl_load_prepare(swl_store *s, int32_t layer, int32_t expert, swl_io_list *
     }
 }
 
+/* Where the file ends now; where a read came to its end, if the system does not say. */
+static uint64_t end_of(const swl_store *s, int32_t file, uint64_t reached)
+{
+    struct stat st;
+
+    return !fstat(s->files.buffered[file], &st) && (uint64_t)st.st_size < reached ? (uint64_t)st.st_size : reached;
+}
+
 /* The first fault of a load that was not ok. */
 swl_status swl_load_fault(const swl_store *s, const swl_frame *f, swl_error *err)
 {
@@ -148,11 +157,14 @@ swl_status swl_load_fault(const swl_store *s, const swl_frame *f, swl_error *err
 
     while (i < d->n_ranges - 1 && !f->reads[i].error)
         i++;
-    if (f->reads[i].error == SWL_IO_ENDED)
-        return swl_fail_at(err, SWL_E_CORRUPT, s->paths[ranges[i].file], (int64_t)(ranges[i].offset + f->reads[i].done),
+    if (f->reads[i].error == SWL_IO_ENDED) {
+        uint64_t end = end_of(s, ranges[i].file, ranges[i].offset + f->reads[i].done);
+
+        return swl_fail_at(err, SWL_E_CORRUPT, s->paths[ranges[i].file], (int64_t)end,
                            "layer %d, expert %d: %s ends at offset %" PRIu64 ", expected %" PRIu64
-                           " bytes at offset %" PRIu64, f->layer, f->expert, s->paths[ranges[i].file],
-                           ranges[i].offset + f->reads[i].done, ranges[i].size, ranges[i].offset);
+                           " bytes at offset %" PRIu64, f->layer, f->expert, s->paths[ranges[i].file], end, ranges[i].size,
+                           ranges[i].offset);
+    }
     if (f->reads[i].error) {
         errno = f->reads[i].error;
         return swl_fail_errno(err, s->paths[ranges[i].file],

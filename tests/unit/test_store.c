@@ -288,7 +288,12 @@ static void a_file_cut_short_is_an_error(void **state)
     assert_int_equal(ftruncate(f->fd, (off_t)(f->ranges[1][5][1].offset + 1)), 0);
     assert_int_equal(use(f, 1, a, 1, &err), SWL_E_CORRUPT);
     assert_non_null(strstr(err.message, f->path));
+    assert_int_equal(err.offset, f->ranges[1][5][1].offset + 1);
     assert_int_equal(use(f, 1, b, 1, NULL), SWL_OK);
+    assert_int_equal(ftruncate(f->fd, 3), 0);
+    assert_int_equal(use(f, 1, a, 1, &err), SWL_E_CORRUPT);
+    assert_non_null(strstr(err.message, "ends at offset 3,"));
+    assert_int_equal(err.offset, 3);
 }
 
 typedef struct user {

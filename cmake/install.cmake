@@ -3,13 +3,11 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(SWL_PC_REQUIRES "jansson libpcre2-8 libutf8proc libcrypto")
-if(URING_FOUND)
-    string(APPEND SWL_PC_REQUIRES " liburing")
-endif()
-if(CURL_FOUND)
-    string(APPEND SWL_PC_REQUIRES " libcurl")
-endif()
+# For the static library: what it calls itself. Requires.private would bring what those libraries are made of too, which their
+# shared libraries know by themselves, and which is often not installed to link with.
+set(SWL_PC_LIBS ${JANSSON_LDFLAGS} ${PCRE2_LDFLAGS} ${UTF8PROC_LDFLAGS} ${CRYPTO_LDFLAGS} ${URING_LDFLAGS} ${CURL_LDFLAGS})
+list(REMOVE_DUPLICATES SWL_PC_LIBS)
+list(JOIN SWL_PC_LIBS " " SWL_PC_LIBS)
 # Relative to the file itself, so that --prefix at install time holds.
 file(RELATIVE_PATH SWL_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 set(SWL_PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")

@@ -54,6 +54,11 @@ library=$(pkg-config --variable=libdir swiftlet)
 ${CC:-cc} -std=c99 -Wall -Wextra -Wpedantic -Werror -o "$work/shared" "$work/client.c" $(pkg-config --cflags --libs swiftlet) \
     -Wl,-rpath,"$library"
 says_version "$work/shared"
+# The archive by its path, since -lswiftlet would find the shared library.
+# shellcheck disable=SC2046
+${CC:-cc} -o "$work/static" "$work/client.c" $(pkg-config --cflags swiftlet) "$library/libswiftlet.a" \
+    $(pkg-config --static --libs swiftlet | sed 's/-lswiftlet//')
+says_version "$work/static"
 
 cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 && cmake --build "$work/build" >>"$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }

@@ -18,6 +18,11 @@ for page in man/man1/swiftlet.1 man/man1/swiftlet-chat.1 man/man5/swiftlet-confi
     [ -s "$prefix/share/$page" ] || { echo "share/$page is missing"; exit 1; }
 done
 
+readme=$(find "$prefix/share/doc" -name README.md | head -n 1)
+for name in $(grep -Eo '(docs|examples|bench)/[A-Za-z0-9_./-]*[a-z/]' "$readme"); do
+    [ -e "$(dirname "$readme")/$name" ] || { echo "README.md names $name, which is not installed"; exit 1; }
+done
+
 cat >"$work/client.c" <<'C'
 #include <stdio.h>
 #include <swiftlet/swiftlet.h>

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ typedef struct checking {
     pthread_mutex_t lock;
     uint64_t done, total;
     int32_t n_bad;
-    bool stopped;
+    atomic_bool stopped; /* read without the lock */
     swl_error first;
 } checking;
 
@@ -80,7 +81,8 @@ static swl_status advance(void *arg, uint64_t n, swl_error *err)
 
     pthread_mutex_lock(&k->lock);
     k->done += n;
-    k->stopped |= stop;
+    if (stop)
+        k->stopped = true;
     if (k->o->on_progress)
         k->o->on_progress(k->o->arg, k->done, k->total);
     pthread_mutex_unlock(&k->lock);

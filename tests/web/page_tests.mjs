@@ -592,6 +592,7 @@ tests["chats are renamed, pinned, searched and deleted for good"] = async (b) =>
   await until(async () => /Search chats/.test(await page.innerText(".keys")), "the keys are listed");
   await label(page, "More for Green pears").click();
   await label(page, "Delete").click();
+  await until(async () => (await page.locator("button", { hasText: "Undo" }).count()) === 1, "the page says that it is deleted");
   await page.reload();
   await until(async () => (await page.locator(".chat").count()) === 1, "deleted after a reload");
 };

@@ -10,40 +10,14 @@
 #include <cmocka.h>
 #include <swiftlet/swiftlet.h>
 
-#define DEMO SWL_TEST_DATA "/../models/demo.qpack"
+#include "temp_root.h"
 
-static char root[64];
+#define DEMO SWL_TEST_DATA "/../models/demo.qpack"
 
 typedef struct seen {
     int n_good, n_bad;
     char bad[64], text[256]; /* the first */
 } seen;
-
-static const char *in_root(const char *name)
-{
-    static char path[4][128];
-    static int next;
-
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", root, name);
-    return path[next];
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/swl-check-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    return system(command);
-}
 
 static void on_row(void *arg, const swl_check_row *row)
 {

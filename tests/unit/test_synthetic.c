@@ -14,34 +14,7 @@
 
 #include "format/checkpoint.h"
 #include "format/synthetic.h"
-
-static char root[64];
-
-static const char *in_root(const char *name)
-{
-    static char path[4][128];
-    static int next;
-
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", root, name);
-    return path[next];
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    snprintf(root, sizeof root, "/tmp/swl-synthetic-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    return system(command);
-}
+#include "temp_root.h"
 
 static void create(const char *name, const char *output, uint64_t seed, bool absent)
 {

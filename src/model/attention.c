@@ -182,6 +182,6 @@ void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_ba
     swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     w->mix.cols = m->config->n_heads * m->config->head_dim;
     swl_act_quantise(m, &w->mix, b->n_rows);
-    swl_group_run(m, &l->out, &w->mix, b->n_rows, w->y + (int64_t)b->row0 * m->config->hidden, m->config->hidden);
+    swl_group_run(m, &l->out, &w->mix, b->n_rows, w->y + b->row0 * w->ldy, w->ldy);
     swl_phase_enter(m, SWL_PHASE_OTHER);
 }

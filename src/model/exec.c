@@ -3,6 +3,7 @@
  * batch; which worker takes it does not matter, because a row's result does not depend on its neighbours.
  */
 #include <assert.h>
+#include <string.h>
 
 #include "model/model.h"
 
@@ -56,7 +57,6 @@ typedef struct rows_run {
     struct swl_model *m;
     swl_act *a;
     const float *x, *w;
-    float *y;
     int64_t width;
 } rows_run;
 
@@ -102,17 +102,16 @@ void swl_norm_rows(struct swl_model *m, swl_act *a, const float *x, const float 
 
 static void add_job(void *arg, int32_t i, int32_t worker)
 {
-    const rows_run *r = arg;
+    struct swl_model *m = arg;
+    int32_t hidden = m->config->hidden;
 
     (void)worker;
-    r->m->k.add(r->y + i * r->width, r->x + i * r->width, (int32_t)r->width);
+    m->k.add(m->work.x + (int64_t)i * hidden, m->work.y + i * m->work.ldy, hidden);
 }
 
-void swl_add_rows(struct swl_model *m, float *x, const float *y, int32_t n)
+void swl_add_rows(struct swl_model *m, int32_t n)
 {
-    rows_run r = {.m = m, .x = y, .y = x, .width = m->config->hidden};
-
-    swl_threads_run(m->threads, n, add_job, &r);
+    swl_threads_run(m->threads, n, add_job, m);
 }
 
 swl_act swl_act_from(const swl_act *a, int64_t row, int32_t cols)
@@ -134,7 +133,10 @@ swl_act swl_act_from(const swl_act *a, int64_t row, int32_t cols)
 typedef struct ffn_run {
     struct swl_model *m;
     const swl_ffn_unit *units;
+    int32_t n_units, clear;
     const swl_act *in;
+    float *out;
+    int64_t ldo;
 } ffn_run;
 
 /* silu(gate) * up for one pair and one block of rows. A block is a whole number of activation groups (or the end of the
@@ -157,7 +159,7 @@ static void gate_up_job(void *arg, int32_t i, int32_t next, int32_t worker)
     const swl_ffn_job *j = &m->work.ffn_jobs[i], *after = next < 0 ? NULL : &m->work.ffn_jobs[next];
     const swl_ffn_unit *u = &r->units[j->unit];
     swl_matrix w_gate = u->w.gate, w_up = u->w.up;
-    float *gate = m->scratch + worker * m->scratch_floats, *up = gate + SWL_FFN_TOKENS * SWL_JOB_ROWS_MAX;
+    float *gate = m->scratch + worker * m->scratch_floats, *up = gate + SWL_FFN_TOKENS * SWL_FFN_LD;
     int32_t identity[SWL_FFN_TOKENS], t, n, k;
 
     w_gate.next = swl_matrix_upcoming(&w_up, j->row);
@@ -170,10 +172,10 @@ static void gate_up_job(void *arg, int32_t i, int32_t next, int32_t worker)
             identity[k] = t + k;
         if (t + n == u->n)
             w_up.next = after ? swl_matrix_upcoming(&r->units[after->unit].w.gate, after->row) : (swl_upcoming){0};
-        pick_matmul(m, &w_gate, false)(&w_gate, j->row, j->n_rows, r->in, tok, n, gate, SWL_JOB_ROWS_MAX);
-        pick_matmul(m, &w_up, false)(&w_up, j->row, j->n_rows, r->in, tok, n, up, SWL_JOB_ROWS_MAX);
+        pick_matmul(m, &w_gate, false)(&w_gate, j->row, j->n_rows, r->in, tok, n, gate, SWL_FFN_LD);
+        pick_matmul(m, &w_up, false)(&w_up, j->row, j->n_rows, r->in, tok, n, up, SWL_FFN_LD);
         for (k = 0; k < n; k++)
-            finish_block(m, (int64_t)u->pair0 + t + k, j, gate + k * SWL_JOB_ROWS_MAX, up + k * SWL_JOB_ROWS_MAX);
+            finish_block(m, (int64_t)u->pair0 + t + k, j, gate + k * SWL_FFN_LD, up + k * SWL_FFN_LD);
     }
 }
 
@@ -184,13 +186,49 @@ static void down_job(void *arg, int32_t i, int32_t next, int32_t worker)
     const swl_ffn_job *j = &m->work.ffn_jobs[i], *after = next < 0 ? NULL : &m->work.ffn_jobs[next];
     const swl_ffn_unit *u = &r->units[j->unit];
     swl_act h = swl_act_from(&m->work.pair_h, u->pair0, u->w.down.cols);
-    int64_t hidden = m->config->hidden;
     swl_matrix w = u->w.down;
 
     (void)worker;
     if (after)
         w.next = swl_matrix_upcoming(&r->units[after->unit].w.down, after->row);
-    pick_matmul(m, &w, false)(&w, j->row, j->n_rows, &h, NULL, u->n, m->work.pair_y + u->pair0 * hidden + j->row, hidden);
+    pick_matmul(m, &w, false)(&w, j->row, j->n_rows, &h, NULL, u->n, r->out + u->pair0 * r->ldo + j->row, r->ldo);
+}
+
+/* The rows of down that one job takes for all units: two or more jobs a worker. */
+static int32_t down_add_rows(const struct swl_model *m)
+{
+    return swl_job_rows(2 * (int64_t)m->config->hidden, swl_threads_count(m->threads), SWL_JOB_ROWS_STEP);
+}
+
+/* No two jobs add to the same columns, so each can take the units in order, while a result is in the cache. */
+static void down_add_job(void *arg, int32_t i, int32_t next, int32_t worker)
+{
+    const ffn_run *r = arg;
+    struct swl_model *m = r->m;
+    int32_t step = down_add_rows(m), row = i * step, left = m->config->hidden - row, n_rows = left < step ? left : step;
+    float *part = m->scratch + worker * m->scratch_floats, *y = m->work.y + row;
+    int32_t k, t, u, n;
+
+    for (t = 0; t < r->clear; t++)
+        memset(y + t * m->work.ldy, 0, (size_t)n_rows * sizeof *y);
+    for (u = 0; u < r->n_units; u++) {
+        const swl_ffn_unit *unit = &r->units[u];
+        swl_matrix w = unit->w.down;
+
+        for (t = 0; t < unit->n; t += n) {
+            swl_act h = swl_act_from(&m->work.pair_h, unit->pair0 + t, w.cols);
+
+            n = unit->n - t < SWL_FFN_TOKENS ? unit->n - t : SWL_FFN_TOKENS;
+            w.next = t + n < unit->n      ? swl_matrix_upcoming(&w, row)
+                     : u + 1 < r->n_units ? swl_matrix_upcoming(&unit[1].w.down, row)
+                     : next >= 0          ? swl_matrix_upcoming(&r->units[0].w.down, next * step)
+                                          : (swl_upcoming){0};
+            pick_matmul(m, &w, false)(&w, row, n_rows, &h, NULL, n, part, SWL_FFN_LD);
+            for (k = t; k < t + n; k++)
+                m->k.axpy(y + (unit->tok ? unit->tok[k] : k) * m->work.ldy, unit->weight[k], part + (k - t) * SWL_FFN_LD,
+                          n_rows);
+        }
+    }
 }
 
 static int32_t unit_rows(const swl_ffn_unit *u, bool down)
@@ -217,12 +255,27 @@ static int32_t cut_jobs(struct swl_model *m, const swl_ffn_unit *units, int32_t 
     return n;
 }
 
-void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, const swl_act *in)
+void swl_ffn_gate_up(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, const swl_act *in)
 {
-    ffn_run r = {m, units, in};
+    ffn_run r = {.m = m, .units = units, .in = in};
 
     swl_threads_run_ahead(m->threads, cut_jobs(m, units, n_units, false), gate_up_job, &r);
+}
+
+void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, const swl_act *in, float *out, int64_t ldo)
+{
+    ffn_run r = {.m = m, .units = units, .out = out, .ldo = ldo};
+
+    swl_ffn_gate_up(m, units, n_units, in);
     swl_threads_run_ahead(m->threads, cut_jobs(m, units, n_units, true), down_job, &r);
+}
+
+void swl_ffn_down_add(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, int32_t clear)
+{
+    ffn_run r = {.m = m, .units = units, .n_units = n_units, .clear = clear};
+    int32_t step = down_add_rows(m);
+
+    swl_threads_run_ahead(m->threads, (m->config->hidden + step - 1) / step, down_add_job, &r);
 }
 
 void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n)
@@ -230,6 +283,6 @@ void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n)
     swl_ffn_unit unit = {.w = l->ffn, .n = n};
 
     swl_phase_enter(m, SWL_PHASE_EXPERTS);
-    swl_ffn_run(m, &unit, 1, &m->work.norm);
+    swl_ffn_run(m, &unit, 1, &m->work.norm, m->work.y, m->work.ldy);
     swl_phase_enter(m, SWL_PHASE_OTHER);
 }

@@ -88,19 +88,18 @@ static swl_status layer_forward(struct swl_model *m, int32_t i, swl_error *err)
             swl_attention_forward(m, l, &w->parts[p]);
         else
             swl_deltanet_forward(m, l, &w->parts[p]);
-    swl_add_rows(m, w->x, w->y, w->n_rows);
+    swl_add_rows(m, w->n_rows);
 
     swl_norm_rows(m, &w->norm, w->x, l->norm_post, w->n_rows);
     if (l->plan.ffn == SWL_FFN_MOE) {
         st = swl_moe_forward(m, i, w->n_rows, err);
         if (st)
             return st;
-        swl_add_rows(m, w->x, w->y, w->n_rows);
     } else {
         swl_dense_forward(m, l, w->n_rows);
-        swl_add_rows(m, w->x, w->pair_y, w->n_rows);
     }
-    return st;
+    swl_add_rows(m, w->n_rows);
+    return SWL_OK;
 }
 
 /* The rows whose logits are wanted, gathered at the front of the residual buffer, normalised, through the head. */

@@ -22,7 +22,9 @@
 enum {
     SWL_JOB_ROWS_STEP = 64,         /* FFN jobs are multiples of this many rows, so that a job quantises whole groups */
     SWL_JOB_ROWS_MAX = 512,         /* bounds a worker's scratch */
-    SWL_FFN_TOKENS = 64,            /* tokens whose gate and up rows are in a worker's scratch at once */
+    SWL_FFN_TOKENS = 64,            /* tokens whose FFN rows are in a worker's scratch at once */
+    SWL_FFN_LD = SWL_JOB_ROWS_MAX + 16, /* floats from one of these to the next: an odd number of cache lines */
+    SWL_FEW_ROWS = 8,               /* of a pass whose experts are computed one by one, as they arrive */
     SWL_DELTA_TOKENS = 64,          /* tokens of a delta-net head that are in a worker's scratch at once */
     SWL_MIXER_ROWS = 256,           /* rows that go through a mixer together; bounds its buffers */
     SWL_CHUNK_TOKENS_DEFAULT = 2048,
@@ -143,10 +145,11 @@ typedef struct swl_trace {
 
 /* ---- workspace ---------------------------------------------------------------------------------------------------- */
 
-/* One FFN applied to some rows. Its results are the consecutive rows pair0, pair0 + 1, ... of the pair buffers. */
+/* One FFN applied to some rows. Its pairs are the consecutive rows pair0, pair0 + 1, ... of the pair buffers. */
 typedef struct swl_ffn_unit {
     swl_ffn_weights w;
     const int32_t *tok;             /* [n] rows of the input; NULL: 0, 1, ... */
+    const float *weight;            /* [n] what its results count where they are added up */
     int32_t n, pair0;
 } swl_ffn_unit;
 
@@ -170,7 +173,8 @@ typedef struct swl_work {
     float *group;                   /* [M][group_width] output of a mixer's input group, M = min(T, SWL_MIXER_ROWS) */
     int32_t group_width;
     swl_act mix;                    /* [M][mixer output width] */
-    float *y;                       /* [T][hidden] what a block adds */
+    float *y;                       /* [T][ldy] what a block adds; [n_rows][hidden] */
+    int64_t ldy;                    /* an odd number of cache lines: tokens' rows do not share a set of a cache */
     float *rope_cos, *rope_sin;     /* [T][rotary_dims / 2] */
     swl_state **state_of;           /* [T] conversation of each row */
     int32_t *pos;                   /* [T] its position there */
@@ -182,11 +186,12 @@ typedef struct swl_work {
     float *router;                  /* [T][E + 1] */
     int32_t *topk;                  /* [T][K] expert ids in rank order */
     float *topk_w;                  /* [T][K] */
+    float *shared_w;                /* [T] weight of the shared expert */
     int32_t *pair_tok;              /* [T * K] rows sorted by expert */
     float *pair_w;                  /* [T * K] weight of each pair, same order */
     int32_t *expert_first;          /* [E + 1] into pair_tok */
-    swl_act pair_h;                 /* [T + P][FFN width]; rows 0..T-1: shared expert or dense FFN */
-    float *pair_y;                  /* [T + P][hidden] */
+    swl_act pair_h;                 /* [T + P][FFN width]; first the n rows of the shared expert or dense FFN */
+    float *pair_y;                  /* [few rows and their pairs][hidden], few: SWL_FEW_ROWS */
     swl_ffn_unit *units;            /* [E + 1] */
     swl_ffn_job *ffn_jobs;
     int32_t n_ffn_jobs_max;
@@ -279,12 +284,17 @@ void swl_group_run(struct swl_model *m, const swl_group *g, const swl_act *a, in
 void swl_act_quantise(struct swl_model *m, swl_act *a, int32_t n);
 /* a = rms_norm(x) * w, both forms, for n rows. */
 void swl_norm_rows(struct swl_model *m, swl_act *a, const float *x, const float *w, int32_t n);
-/* Runs units over rows of `in`; the results are in work->pair_y. */
-void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, const swl_act *in);
+/* Runs units over rows of `in`; their pairs' results are rows of out. */
+void swl_ffn_run(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, const swl_act *in, float *out, int64_t ldo);
+/* The first half of it: work->pair_h. */
+void swl_ffn_gate_up(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, const swl_act *in);
+/* The second half, and work->y[row] += weight * result for the pairs of each row, units in their order. `clear` that many rows
+ * of work->y before. */
+void swl_ffn_down_add(struct swl_model *m, const swl_ffn_unit *units, int32_t n_units, int32_t clear);
 /* The rows of an activation batch from `row` on, as a batch of `cols` columns. */
 swl_act swl_act_from(const swl_act *a, int64_t row, int32_t cols);
-/* x += y for n rows of hidden. */
-void swl_add_rows(struct swl_model *m, float *x, const float *y, int32_t n);
+/* work->x += work->y for n rows. */
+void swl_add_rows(struct swl_model *m, int32_t n);
 
 /* ---- budget.c --------------------------------------------------------------------------------------------------------- */
 

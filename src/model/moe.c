@@ -43,6 +43,7 @@ static void route_job(void *arg, int32_t row, int32_t worker)
         sum = m->k.softmax_exp(m->scratch + worker * m->scratch_floats, logits, c->n_experts);
     for (i = 0; i < k; i++)
         w[i] /= sum;
+    m->work.shared_w[row] = swl_sigmoid(logits[c->n_experts]);
 }
 
 /* Counting sort of (row, rank) by expert: pair_tok and pair_w in expert order, rows ascending within an expert. */
@@ -99,52 +100,57 @@ static swl_status start_wave(struct swl_model *m, int32_t layer, swl_wave *v, in
                            err);
 }
 
-/* Pair rows of a wave start after the shared expert's, in expert order. */
-static int32_t pair_row(const struct swl_model *m, const swl_wave *v, int32_t expert)
+/* Expert i of a wave. Pairs start after the shared expert's, in expert order. */
+static swl_ffn_unit expert_unit(const struct swl_model *m, int32_t layer, const swl_wave *v, int32_t i)
 {
-    return m->work.n_rows_max + m->work.expert_first[expert] - m->work.expert_first[v->experts[0]];
+    const swl_work *w = &m->work;
+    int32_t first = w->expert_first[v->experts[i]];
+    swl_ffn_unit u = {.tok = w->pair_tok + first,
+                      .weight = w->pair_w + first,
+                      .n = w->expert_first[v->experts[i] + 1] - first,
+                      .pair0 = w->n_rows + first - w->expert_first[v->experts[0]]};
+
+    swl_expert_matrix(m->ck, layer, SWL_PROJ_GATE, v->leases[i].data, &u.w.gate);
+    swl_expert_matrix(m->ck, layer, SWL_PROJ_UP, v->leases[i].data, &u.w.up);
+    swl_expert_matrix(m->ck, layer, SWL_PROJ_DOWN, v->leases[i].data, &u.w.down);
+    return u;
 }
 
-/* A unit for every expert of the wave that is ready and has none yet; returns how many. */
-static int32_t make_units(struct swl_model *m, int32_t layer, swl_wave *v, swl_ffn_unit *units)
+static swl_ffn_unit shared_unit(const struct swl_model *m, int32_t layer)
 {
-    swl_work *w = &m->work;
+    return (swl_ffn_unit){.w = m->weights.layers[layer].ffn, .weight = m->work.shared_w, .n = m->work.n_rows};
+}
+
+/* Those of a wave that are ready and have not been taken; returns how many. */
+static int32_t take_ready(struct swl_model *m, int32_t layer, swl_wave *v, swl_ffn_unit *units)
+{
     int32_t i, n = 0;
 
-    for (i = 0; i < v->n; i++) {
-        int32_t e = v->experts[i];
-        swl_ffn_unit *u = &units[n];
-
-        if (v->done[i] || !v->leases[i].ready)
-            continue;
-        v->done[i] = true;
-        swl_expert_matrix(m->ck, layer, SWL_PROJ_GATE, v->leases[i].data, &u->w.gate);
-        swl_expert_matrix(m->ck, layer, SWL_PROJ_UP, v->leases[i].data, &u->w.up);
-        swl_expert_matrix(m->ck, layer, SWL_PROJ_DOWN, v->leases[i].data, &u->w.down);
-        u->tok = w->pair_tok + w->expert_first[e];
-        u->n = w->expert_first[e + 1] - w->expert_first[e];
-        u->pair0 = pair_row(m, v, e);
-        n++;
-    }
+    for (i = 0; i < v->n; i++)
+        if (!v->done[i] && v->leases[i].ready) {
+            v->done[i] = true;
+            units[n++] = expert_unit(m, layer, v, i);
+        }
     v->n_done += n;
     return n;
 }
 
-/* The shared expert (with the first wave) and hits at once, the others as they arrive. Each has rows of its own in the pair
- * buffers, so the order does not matter. */
-static swl_status compute_wave(struct swl_model *m, int32_t layer, int32_t n_rows, swl_wave *v, bool with_shared,
-                               swl_error *err)
+/* The shared expert (with the first wave) and hits at once, the others as they arrive. Each has pairs of its own, so the order
+ * does not matter. Of many rows, what follows gate and up waits for add_wave. */
+static swl_status compute_wave(struct swl_model *m, int32_t layer, swl_wave *v, bool first, swl_error *err)
 {
     swl_work *w = &m->work;
     swl_status st;
     int32_t n = 0;
 
-    if (with_shared)
-        w->units[n++] = (swl_ffn_unit){.w = m->weights.layers[layer].ffn, .n = n_rows};
-    n += make_units(m, layer, v, w->units + n);
+    if (first)
+        w->units[n++] = shared_unit(m, layer);
+    n += take_ready(m, layer, v, w->units + n);
     for (;;) {
-        if (n)
-            swl_ffn_run(m, w->units, n, &w->norm);
+        if (n && w->n_rows > SWL_FEW_ROWS)
+            swl_ffn_gate_up(m, w->units, n, &w->norm);
+        else if (n)
+            swl_ffn_run(m, w->units, n, &w->norm, w->pair_y, m->config->hidden);
         if (v->n_done == v->n)
             return SWL_OK;
         swl_phase_enter(m, SWL_PHASE_WAITING);
@@ -152,7 +158,7 @@ static swl_status compute_wave(struct swl_model *m, int32_t layer, int32_t n_row
         swl_phase_enter(m, SWL_PHASE_EXPERTS);
         if (st)
             return st;
-        n = make_units(m, layer, v, w->units);
+        n = take_ready(m, layer, v, w->units);
     }
 }
 
@@ -162,9 +168,8 @@ enum { COMBINE_COLUMNS = 256 };
 
 typedef struct combine_run {
     struct swl_model *m;
-    const swl_wave *wave;
-    int32_t n_rows;
-    bool first, last;          /* wave: clear before, shared expert after */
+    int32_t n_units;
+    bool clear;
 } combine_run;
 
 static void combine_job(void *arg, int32_t i, int32_t worker)
@@ -172,57 +177,66 @@ static void combine_job(void *arg, int32_t i, int32_t worker)
     const combine_run *r = arg;
     struct swl_model *m = r->m;
     swl_work *w = &m->work;
-    int32_t hidden = m->config->hidden, n_experts = m->config->n_experts, col = i * COMBINE_COLUMNS, e, p, row;
+    int32_t hidden = m->config->hidden, col = i * COMBINE_COLUMNS, u, p;
     int32_t n = hidden - col < COMBINE_COLUMNS ? hidden - col : COMBINE_COLUMNS;
+    float *y = w->y + col;
 
     (void)worker;
-    for (row = 0; r->first && row < r->n_rows; row++)
-        memset(w->y + (int64_t)row * hidden + col, 0, (size_t)n * sizeof(float));
-    for (e = 0; e < r->wave->n; e++) {
-        int32_t id = r->wave->experts[e], p0 = w->expert_first[id], p1 = w->expert_first[id + 1];
-        int64_t y0 = pair_row(m, r->wave, id);
+    for (p = 0; r->clear && p < w->n_rows; p++)
+        memset(y + p * w->ldy, 0, (size_t)n * sizeof *y);
+    for (u = 0; u < r->n_units; u++) {
+        const swl_ffn_unit *unit = &w->units[u];
 
-        for (p = p0; p < p1; p++)
-            m->k.axpy(w->y + (int64_t)w->pair_tok[p] * hidden + col, w->pair_w[p],
-                      w->pair_y + (y0 + p - p0) * hidden + col, n);
+        for (p = 0; p < unit->n; p++)
+            m->k.axpy(y + (unit->tok ? unit->tok[p] : p) * w->ldy, unit->weight[p],
+                      w->pair_y + (int64_t)(unit->pair0 + p) * hidden + col, n);
     }
-    for (row = 0; r->last && row < r->n_rows; row++)
-        m->k.axpy(w->y + (int64_t)row * hidden + col,
-                  swl_sigmoid(w->router[(int64_t)row * (n_experts + 1) + n_experts]),
-                  w->pair_y + (int64_t)row * hidden + col, n);
+}
+
+/* The experts of a wave in ascending order, after the last one the shared expert. */
+static void add_wave(struct swl_model *m, int32_t layer, const swl_wave *v, bool first, bool last)
+{
+    swl_work *w = &m->work;
+    combine_run r = {.m = m, .clear = first};
+
+    for (r.n_units = 0; r.n_units < v->n; r.n_units++)
+        w->units[r.n_units] = expert_unit(m, layer, v, r.n_units);
+    if (last)
+        w->units[r.n_units++] = shared_unit(m, layer);
+    if (w->n_rows > SWL_FEW_ROWS)
+        swl_ffn_down_add(m, w->units, r.n_units, first ? w->n_rows : 0);
+    else
+        swl_threads_run(m->threads, (m->config->hidden + COMBINE_COLUMNS - 1) / COMBINE_COLUMNS, combine_job, &r);
 }
 
 /* Waves are computed in ascending order; the next one is leased, and so read, while this one is computed, unless there is
  * only room for one. */
-static swl_status run_waves(struct swl_model *m, int32_t layer, int32_t n_rows, int32_t n_chosen, swl_error *err)
+static swl_status run_waves(struct swl_model *m, int32_t layer, int32_t n_chosen, swl_error *err)
 {
-    combine_run r = {.m = m, .n_rows = n_rows, .first = true};
     swl_wave *now = &m->work.waves[0], *ahead = &m->work.waves[1], *t;
-    bool stream = n_rows > 1;
+    bool stream = m->work.n_rows > 1, first = true, last = false;
     int32_t next = 0;
     swl_status st = SWL_OK;
 
     now->n = ahead->n = 0;
-    while (!st && !r.last) {
+    while (!st && !last) {
         if (!now->n)
             st = start_wave(m, layer, now, next, n_chosen, stream, err);
         next += now->n;
-        r.last = next == n_chosen;
+        last = next == n_chosen;
         ahead->n = 0;
-        if (!st && !r.last)
+        if (!st && !last)
             start_wave(m, layer, ahead, next, n_chosen, stream, NULL); /* no room yet: it stays empty, and its turn comes */
         if (!st && swl_cancelled(m))
             st = swl_fail(err, SWL_E_CANCELLED, "stopped in layer %d", layer);
         if (!st && m->passes == SWL_PASSES_READ)
             st = swl_store_wait(m->store, layer, now->leases, now->n, err);
         else if (!st)
-            st = compute_wave(m, layer, n_rows, now, r.first, err);
-        if (!st && m->passes != SWL_PASSES_READ) {
-            r.wave = now;
-            swl_threads_run(m->threads, (m->config->hidden + COMBINE_COLUMNS - 1) / COMBINE_COLUMNS, combine_job, &r);
-        }
+            st = compute_wave(m, layer, now, first, err);
+        if (!st && m->passes != SWL_PASSES_READ)
+            add_wave(m, layer, now, first, last);
         swl_store_release(m->store, layer, now->leases, now->n);
-        r.first = false;
+        first = false;
         t = now;
         now = ahead;
         ahead = t;
@@ -249,7 +263,7 @@ swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n_rows, s
     n_chosen = announce(m, layer, n_rows);
     swl_profile_experts(m, n_chosen, n_rows * m->config->n_experts_used);
     swl_phase_enter(m, SWL_PHASE_EXPERTS);
-    st = run_waves(m, layer, n_rows, n_chosen, err);
+    st = run_waves(m, layer, n_chosen, err);
     swl_phase_enter(m, SWL_PHASE_OTHER);
     return st;
 }
@@ -261,7 +275,7 @@ swl_status swl_moe_read(struct swl_model *m, int32_t layer, int32_t n_rows, swl_
     if (st)
         return st;
     sort_pairs(m, n_rows);
-    return run_waves(m, layer, n_rows, announce(m, layer, n_rows), err);
+    return run_waves(m, layer, announce(m, layer, n_rows), err);
 }
 
 /* The router of the next layer, applied to what this layer leaves: most of its experts are named so, and the likeliest of

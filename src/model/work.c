@@ -38,6 +38,12 @@ static int32_t max_i32(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
+/* Floats of a row of n, and its padding to an odd number of cache lines. */
+static int64_t odd_lines(int32_t n)
+{
+    return (((int64_t)n + 15) / 16 | 1) * 16;
+}
+
 static int32_t ffn_width(const swl_config *c)
 {
     return max_i32(c->intermediate, max_i32(c->expert_width, c->shared_width));
@@ -58,13 +64,14 @@ static void carve_all(struct swl_model *m, carver *c)
     uint64_t rows = (uint64_t)w->n_rows_max, pairs = (uint64_t)w->n_pairs_max, hidden = (uint64_t)cf->hidden;
     uint64_t mixer_rows = rows < SWL_MIXER_ROWS ? rows : SWL_MIXER_ROWS;
     uint64_t experts = (uint64_t)cf->n_experts, k = (uint64_t)cf->n_experts_used, half = (uint64_t)cf->rotary_dims / 2;
+    uint64_t few = rows < SWL_FEW_ROWS ? rows : SWL_FEW_ROWS;
     int i;
 
     w->x = carve(c, rows * hidden, sizeof(float));
     carve_act(c, &w->norm, rows, cf->hidden, m->exact);
     w->group = carve(c, mixer_rows * (uint64_t)w->group_width, sizeof(float));
     carve_act(c, &w->mix, mixer_rows, max_i32(cf->n_v_heads * cf->v_dim, cf->n_heads * cf->head_dim), m->exact);
-    w->y = carve(c, rows * hidden, sizeof(float));
+    w->y = carve(c, rows * (uint64_t)w->ldy, sizeof(float));
     w->rope_cos = carve(c, rows * half, sizeof(float));
     w->rope_sin = carve(c, rows * half, sizeof(float));
     w->state_of = carve(c, rows, sizeof *w->state_of);
@@ -76,11 +83,12 @@ static void carve_all(struct swl_model *m, carver *c)
     w->router = carve(c, rows * (experts + 1), sizeof(float));
     w->topk = carve(c, rows * k, sizeof(int32_t));
     w->topk_w = carve(c, rows * k, sizeof(float));
+    w->shared_w = carve(c, rows, sizeof(float));
     w->pair_tok = carve(c, rows * k, sizeof(int32_t));
     w->pair_w = carve(c, rows * k, sizeof(float));
     w->expert_first = carve(c, experts + 1, sizeof(int32_t));
     carve_act(c, &w->pair_h, rows + pairs, ffn_width(cf), m->exact);
-    w->pair_y = carve(c, (rows + pairs) * hidden, sizeof(float));
+    w->pair_y = carve(c, experts ? few * (1 + k) * hidden : 0, sizeof(float));
     w->units = carve(c, experts + 1, sizeof *w->units);
     w->ffn_jobs = carve(c, (uint64_t)w->n_ffn_jobs_max, sizeof *w->ffn_jobs);
     for (i = 0; i < 2; i++) {
@@ -95,7 +103,7 @@ static void carve_all(struct swl_model *m, carver *c)
  * and gates of a delta-net head; or one row of router logits. */
 static int64_t scratch_floats(const swl_config *c)
 {
-    int64_t n_q = c->n_heads / c->n_kv_heads, ffn = 2 * SWL_FFN_TOKENS * SWL_JOB_ROWS_MAX;
+    int64_t n_q = c->n_heads / c->n_kv_heads, ffn = 2 * SWL_FFN_TOKENS * SWL_FFN_LD;
     int64_t attn = 2 * n_q * (c->head_dim + 2) + n_q * c->head_dim, n = ffn > attn ? ffn : attn;
     int64_t delta = SWL_DELTA_TOKENS * 2 * (c->k_dim + c->v_dim + 1);
 
@@ -120,6 +128,7 @@ static void set_sizes(struct swl_model *m)
     w->n_rows_max = m->chunk_tokens;
     w->n_pairs_max = c->n_experts ? max_i32(w->n_rows_max, small * c->n_experts_used) : 0;
     w->group_width = group_width(c);
+    w->ldy = odd_lines(c->hidden);
     w->n_attn_parts = 4 * c->n_kv_heads * (m->ctx_tokens / SWL_ATTN_SEGMENT + 1); /* four rows cut by segment */
     w->n_ffn_jobs_max = blocks * (c->n_experts + 1);
     m->scratch_floats = scratch_floats(c);

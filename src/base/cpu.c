@@ -16,6 +16,18 @@ static uint32_t xcr0(void)
     return lo;
 }
 
+/* 0: another maker. CPUID 0 and 1, as AMD's manuals put the family together. */
+static uint32_t amd_family(void)
+{
+    uint32_t a, b, c, d, family;
+
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx || d != signature_AMD_edx ||
+        !__get_cpuid(1, &a, &b, &c, &d))
+        return 0;
+    family = a >> 8 & 15;
+    return family == 15 ? family + (a >> 20 & 255) : family;
+}
+
 #define BIT(word, n) (((word) >> (n)) & 1u)
 
 uint32_t swl_cpu_flags(void)
@@ -38,6 +50,8 @@ uint32_t swl_cpu_flags(void)
         flags |= SWL_CPU_AVX512;
         if (BIT(a71, 5))
             flags |= SWL_CPU_AVX512BF16;
+        if (amd_family() >= 0x1a)
+            flags |= SWL_CPU_NEAR;
     }
     return flags;
 }
@@ -97,7 +111,7 @@ static const struct {
 } levels[] = {
     {"scalar", 0},
 #if defined(__x86_64__)
-    {"avx2", SWL_CPU_AVX2}, {"avxvnni", SWL_CPU_AVXVNNI}, {"avx512", SWL_CPU_AVX512 | SWL_CPU_AVX512BF16},
+    {"avx2", SWL_CPU_AVX2}, {"avxvnni", SWL_CPU_AVXVNNI}, {"avx512", SWL_CPU_AVX512 | SWL_CPU_AVX512BF16 | SWL_CPU_NEAR},
 #elif defined(__aarch64__)
     {"neon", SWL_CPU_NEON}, {"dotprod", SWL_CPU_DOTPROD}, {"i8mm", SWL_CPU_I8MM},
 #endif

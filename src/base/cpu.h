@@ -9,6 +9,7 @@ enum {
     SWL_CPU_AVXVNNI = 1 << 1,
     SWL_CPU_AVX512 = 1 << 2,     /* F, BW, DQ, VL, VNNI, VBMI */
     SWL_CPU_AVX512BF16 = 1 << 3,
+    SWL_CPU_NEAR = 1 << 4,       /* with AVX512: memory is best asked for straight into the first cache */
     SWL_CPU_NEON = 1 << 8,       /* with half-precision conversion: every AArch64 */
     SWL_CPU_DOTPROD = 1 << 9,
     SWL_CPU_I8MM = 1 << 10

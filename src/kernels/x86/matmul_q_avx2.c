@@ -46,9 +46,9 @@ static view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int uni
                   .scale_size = swl_dtype_size(w->sdtype),
                   .n_tok = n_tok,
                   .per_scale = w->group > unit ? w->group / unit : 1,
-                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data),
-                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales),
-                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases)};
+                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data, false),
+                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales, false),
+                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases, false)};
 }
 
 /* ---- activations ----------------------------------------------------------------------------------------- */

@@ -39,7 +39,7 @@ typedef struct view {
     stream codes, scales, biases;
 } view;
 
-static view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int unit)
+INLINE view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int unit, bool near)
 {
     int64_t row_bytes = swl_matrix_row_bytes(w), side = swl_matrix_scale_bytes(w), ahead = AHEAD / row_bytes * side;
 
@@ -49,9 +49,9 @@ static view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int uni
                   .scale_size = swl_dtype_size(w->sdtype),
                   .n_tok = n_tok,
                   .per_scale = w->group / unit,
-                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data),
-                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales),
-                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases)};
+                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data, near),
+                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales, near),
+                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases, near)};
 }
 
 /* ---- activations ----------------------------------------------------------------------------------------- */
@@ -299,11 +299,11 @@ INLINE void two_rows(const view *v, const prepared *p, int64_t row, int bits, in
 }
 
 INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
-                       int32_t n_tok, float *out, int64_t ldo, int bits, int unit)
+                       int32_t n_tok, float *out, int64_t ldo, int bits, int unit, bool near)
 {
     alignas(64) float lanes[FEW][ROWS][SWL_LANES];
     prepared p;
-    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, unit);
+    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, unit, near);
     int32_t units = w->cols / unit, block = BLOCK / unit, r0, r, n, t;
     bool pairs = units == 8 && v.per_scale == 1;
 
@@ -327,19 +327,19 @@ INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const 
 }
 
 INLINE void matmul_q(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
-                     int32_t n_tok, float *out, int64_t ldo, int bits)
+                     int32_t n_tok, float *out, int64_t ldo, int bits, bool near)
 {
     if (w->group >= 64)
-        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 64);
+        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 64, near);
     else if (w->group == 32)
-        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 32);
+        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 32, near);
     else
-        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 16);
+        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 16, near);
 }
 
 /* Passes of few tokens, equal as far as possible, where tiles do not pay. */
 INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
-                   int32_t n_tok, float *out, int64_t ldo, int bits)
+                   int32_t n_tok, float *out, int64_t ldo, int bits, bool near)
 {
     int32_t passes = (n_tok + FEW - 1) / FEW, i, t, end;
     swl_act from = *a;
@@ -359,42 +359,54 @@ INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_
             from.sum = a->sum + t * (a->ldq / SWL_ACT_SUM);
         }
         part.next = i + 1 < passes ? swl_matrix_upcoming(w, row0) : w->next;
-        matmul_q(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits);
+        matmul_q(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, near);
     }
 }
 
 void swl_matmul_q_a2_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 2);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 2, false);
 }
 
 void swl_matmul_q_a3_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 3);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 3, false);
 }
 
 void swl_matmul_q_a4_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 4);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 4, false);
 }
 
 void swl_matmul_q_a5_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 5);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 5, false);
 }
 
 void swl_matmul_q_a6_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 6);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 6, false);
 }
 
 void swl_matmul_q_a8_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, float *out, int64_t ldo)
 {
-    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 8);
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 8, false);
+}
+
+void swl_matmul_q_a4_near_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                                 int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 4, true);
+}
+
+void swl_matmul_q_a8_near_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                                 int32_t n_tok, float *out, int64_t ldo)
+{
+    matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 8, true);
 }

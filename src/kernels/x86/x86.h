@@ -5,7 +5,7 @@
 #include "kernels/kernels.h"
 
 swl_matmul_fn swl_matmul_q_a2_avx512, swl_matmul_q_a3_avx512, swl_matmul_q_a4_avx512, swl_matmul_q_a5_avx512,
-    swl_matmul_q_a6_avx512, swl_matmul_q_a8_avx512;
+    swl_matmul_q_a6_avx512, swl_matmul_q_a8_avx512, swl_matmul_q_a4_near_avx512, swl_matmul_q_a8_near_avx512;
 
 swl_matmul_fn swl_matmul_tile_avx512; /* three tokens and more: matmul_q_*_avx512 call it where the matrix fits */
 bool swl_matmul_tile_fits_avx512(const swl_matrix *w);

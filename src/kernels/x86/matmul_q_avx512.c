@@ -346,7 +346,7 @@ INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_
     swl_matrix part = *w;
 
     if (n_tok >= (w->group >= 32 && n_rows >= ROWS && bits % 4 == 0 ? SOME : MANY) && swl_matmul_tile_fits_avx512(w)) {
-        swl_matmul_tile_avx512(w, row0, n_rows, a, tok, n_tok, out, ldo);
+        swl_matmul_tile_avx512(w, row0, n_rows, a, tok, n_tok, near, out, ldo);
         return;
     }
     for (i = 0, t = 0; i < passes; i++, t = end) {

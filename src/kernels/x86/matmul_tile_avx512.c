@@ -147,13 +147,14 @@ static void unpack(const tile *t, const place *p, int32_t n, uint8_t *to, int un
  * processor guesses, and many requests in one place wait for each other. */
 typedef struct ahead {
     const uint8_t *p;
-    int64_t n; /* lines of 64 bytes each time */
+    int64_t n;        /* lines of 64 bytes each time */
+    bool first_cache; /* else into the second */
 } ahead;
 
 /* `n_bytes` from p on in `times` parts. */
-static ahead ahead_of(const uint8_t *p, int64_t n_bytes, int32_t times)
+static ahead ahead_of(const uint8_t *p, int64_t n_bytes, int32_t times, bool first_cache)
 {
-    return (ahead){p, p ? (n_bytes + 64 * times - 1) / (64 * times) : 0};
+    return (ahead){p, p ? (n_bytes + 64 * times - 1) / (64 * times) : 0, first_cache};
 }
 
 INLINE void ask_ahead(ahead *a)
@@ -161,7 +162,10 @@ INLINE void ask_ahead(ahead *a)
     int64_t i;
 
     for (i = 0; i < a->n; i++, a->p += 64)
-        _mm_prefetch((const char *)a->p, _MM_HINT_T1);
+        if (a->first_cache)
+            _mm_prefetch((const char *)a->p, _MM_HINT_T0);
+        else
+            _mm_prefetch((const char *)a->p, _MM_HINT_T1);
 }
 
 /* ---- products -------------------------------------------------------------------------------------------- */
@@ -402,13 +406,14 @@ static void store_tiles(const tokens *k, const order *o, int32_t n_rows, float *
 
 /* Two tiles, or what there is of them: the first of n_rows rows from `row` on. next: the tiles after them. */
 static void run_tiles(tile *s, tokens *k, const order *o, int unit, int32_t row, int32_t n_rows, const swl_upcoming *next,
-                      float *out, int64_t ldo)
+                      bool near, float *out, int64_t ldo)
 {
     const swl_matrix *w = s->w;
     int32_t step = (w->type == SWL_W_A4 ? 128 : 64) / unit, n_steps = (o->n_units + step - 1) / step, r, u, n;
     int64_t scale_bytes = TILES * ROWS * swl_matrix_scale_bytes(w);
-    ahead codes_ahead = ahead_of(next->data, TILES * ROWS * s->row_bytes, o->n_units * k->n_groups);
-    ahead ws_ahead = ahead_of(next->scales, scale_bytes, n_steps), wb_ahead = ahead_of(next->biases, scale_bytes, n_steps);
+    ahead codes_ahead = ahead_of(next->data, TILES * ROWS * s->row_bytes, o->n_units * k->n_groups, near);
+    ahead ws_ahead = ahead_of(next->scales, scale_bytes, n_steps, near);
+    ahead wb_ahead = ahead_of(next->biases, scale_bytes, n_steps, near);
     alignas(64) uint8_t codes[TILES][STEP_BYTES];
 
     for (r = 0; r < TILES; r++) {
@@ -436,7 +441,7 @@ bool swl_matmul_tile_fits_avx512(const swl_matrix *w)
 }
 
 void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
-                            int32_t n_tok, float *out, int64_t ldo)
+                            int32_t n_tok, bool near, float *out, int64_t ldo)
 {
     int unit = w->group < 64 ? w->group : 64;
     int32_t n_units = w->cols / unit, most = min_i32(SCALES / n_units / 16 * 16, TOKENS);
@@ -448,7 +453,7 @@ void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
 
     s[0].w = s[1].w = w;
     s[0].row_bytes = s[1].row_bytes = swl_matrix_row_bytes(w);
-    first = ahead_of(w->data + row0 * s[0].row_bytes, min_i32(TILES * ROWS, n_rows) * s[0].row_bytes, 1);
+    first = ahead_of(w->data + row0 * s[0].row_bytes, min_i32(TILES * ROWS, n_rows) * s[0].row_bytes, 1, near);
     ask_ahead(&first);
     place_units(&o, n_units);
     for (b = 0, t = 0; b < blocks; b++, t += n) {
@@ -459,7 +464,7 @@ void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
                                 : b + 1 < blocks          ? swl_matrix_upcoming(w, row0)
                                                           : w->next;
 
-            run_tiles(s, &k, &o, unit, row0 + r, n_rows - r, &next, out + t * ldo + r, ldo);
+            run_tiles(s, &k, &o, unit, row0 + r, n_rows - r, &next, near, out + t * ldo + r, ldo);
         }
     }
 }

@@ -51,7 +51,6 @@ int main(int argc, char **argv)
     options.path = argc > 1 ? argv[1] : "models/demo.qpack";
     options.memory_bytes = UINT64_C(4) << 30; /* of the whole process; 0: what the machine has to give */
     swl_engine_options_init(&chat_engine);
-    chat_engine.dir = options.path;
     swl_request_options_init(&request);
     request.on_event = on_event;
     if (swl_model_open(&model, &options, &err) || swl_tokenizer_open(&tokenizer, options.path, &err) ||
@@ -59,6 +58,7 @@ int main(int argc, char **argv)
         goto done;
     chat_engine.model = model;
     chat_engine.tokenizer = tokenizer;
+    chat_engine.dir = options.path;
     if (swl_engine_open(&engine, &chat_engine, &err) || swl_chat_create(&chat, engine, &err))
         goto done;
     sigaction(SIGINT, &action, NULL);

@@ -66,6 +66,8 @@ def readme():
     assert len(shown) > 5, shown
     for line in shown:
         assert line.strip() in lines, "README.md shows a line that is not in examples/chat.c: " + line
+    for line in lines:  # what an engine cannot do without, which the compiler does not ask for
+        assert not line.startswith("chat_engine.") or line in map(str.strip, shown), "README.md leaves out " + line
 
 
 work = tempfile.mkdtemp()

@@ -73,13 +73,16 @@ bool srv_ask_real(const srv_json *o, const char *name, const char *param, double
 bool srv_ask_string(srv_job *j, const srv_json *o, const char *name, const char *param, const char **out, srv_error *e)
 {
     const srv_json *s = NULL;
+    size_t n;
 
     if (!srv_ask_type(o, name, param, SRV_STRING, &s, e))
         return false;
     if (!s)
         return true;
-    *out = srv_string(&j->doc, s, NULL);
-    return *out || srv_no_memory(e);
+    *out = srv_string(&j->doc, s, &n);
+    if (!*out)
+        return srv_no_memory(e);
+    return strlen(*out) == n || srv_invalid(e, param, "there is a NUL character in it");
 }
 
 /* ---- sampling ---- */
@@ -512,13 +515,14 @@ static const srv_json *tool_name(const srv_json *tool)
 bool srv_tools_has(srv_job *j, const srv_json *name)
 {
     const srv_json *tools = srv_get(j->doc.root, "tools");
-    char *wanted = name && name->type == SRV_STRING ? srv_string(&j->doc, name, NULL) : NULL;
+    size_t n_wanted = 0, n_has = 0;
+    char *wanted = name && name->type == SRV_STRING ? srv_string(&j->doc, name, &n_wanted) : NULL;
 
     for (const srv_json *t = tools && wanted ? tools->child : NULL; t; t = t->next) {
         const srv_json *n = tool_name(t);
-        char *has = n && n->type == SRV_STRING ? srv_string(&j->doc, n, NULL) : NULL;
+        char *has = n && n->type == SRV_STRING ? srv_string(&j->doc, n, &n_has) : NULL;
 
-        if (has && !strcmp(has, wanted))
+        if (has && n_has == n_wanted && !memcmp(has, wanted, n_has))
             return true;
     }
     return false;

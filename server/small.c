@@ -234,7 +234,7 @@ static srv_job *job_by_id(const srv_server *s, const char *id)
 static bool control(srv_conn *c, srv_doc *d, srv_error *e)
 {
     const srv_json *id, *action;
-    size_t offset;
+    size_t offset, n;
     srv_job *j;
     char *text;
 
@@ -246,8 +246,8 @@ static bool control(srv_conn *c, srv_doc *d, srv_error *e)
         return srv_invalid(e, "id", "expected the id of a running answer");
     if (!srv_is(action, "reasoning_end"))
         return srv_invalid(e, "action", "expected \"reasoning_end\"");
-    text = srv_string(d, id, NULL);
-    j = text ? job_by_id(c->server, text) : NULL;
+    text = srv_string(d, id, &n);
+    j = text && strlen(text) == n ? job_by_id(c->server, text) : NULL;
     if (!j)
         return srv_fail(e, 404, "not_found_error", NULL, "no answer of this id is running");
     swl_request_end_reasoning(srv_job_choice(j)->request);

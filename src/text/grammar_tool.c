@@ -356,6 +356,10 @@ static void add_tools(calls *k, const json_t *tools, const char *name)
             swl_compiler_fail(&k->c, SWL_E_ARG, "", "the tool %zu has no name", i);
             return;
         }
+        if (strlen(json_string_value(v)) != json_string_length(v)) {
+            swl_compiler_fail(&k->c, SWL_E_ARG, "", "the name of tool %zu has a NUL character in it", i);
+            return;
+        }
         k->name = json_string_value(v);
         if (name && strcmp(name, k->name))
             continue;

@@ -371,7 +371,8 @@ exec unshare --user --map-root-user --mount sh -c 'mount -t tmpfs -o size=64k tm
                 self.assertEqual(saved.json["n_written"], os.path.getsize(os.path.join(folder, "story-1.bin")))
                 self.assertEqual(os.stat(os.path.join(folder, "story-1.bin")).st_mode & 0o77, 0)
                 expected = server.post(CHAT, {"messages": question, **GREEDY}).json
-                for name in ("", ".", "..", "../outside", "a/b", outside, ".hidden", "0" * 64 + ".session", "x.SESSION", "a b", "a\n", "\u00e4", "x" * 101):
+                for name in ("", ".", "..", "../outside", "a/b", outside, ".hidden", "0" * 64 + ".session", "x.SESSION", "a b", "a\n", "a\0", "a\0b",
+                             "\u00e4", "x" * 101):
                     for action in ("save", "restore", "erase"):
                         a = act(action, slot, filename=name)
                         self.assertEqual((a.status, a.error["param"]), (400, "filename"), (action, name, a))

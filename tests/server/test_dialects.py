@@ -195,7 +195,8 @@ class ChatRequest(Shared):
         self.assertEqual((got["constrain"], got["constraint"], got["one_call"]), (CONSTRAIN["tool"], None, True))
         got = self.asked(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "noop"}})
         self.assertEqual((got["constrain"], got["constraint"]), (CONSTRAIN["tool"], "noop"))
-        for choice in [{"type": "function", "function": {"name": "none_of_them"}}, {"type": "function"}, "sometimes", 5]:
+        for choice in [{"type": "function", "function": {"name": "none_of_them"}}, {"type": "function"}, "sometimes", 5,
+                       {"type": "function", "function": {"name": "noop\0x"}}]:
             a = self.server.post(CHAT, {"messages": USER, "tools": TOOLS, "tool_choice": choice})
             self.assertEqual(a.status, 400, choice)
         self.refused("tools", {"messages": USER, "tools": [TOOLS[0]] * 513})
@@ -782,6 +783,10 @@ class Ollama(Shared):
 
 class Small(Shared):
     options = ("--alias", "org/name:tag")
+
+    def test_names_do_not_end_at_a_nul(self):
+        a = self.server.post(CHAT, {"model": "scripted\0x", "messages": USER})
+        self.assertEqual((a.status, a.error["param"]), (400, "model"), a)
 
     def test_models(self):
         a = self.server.get("/v1/models").json

@@ -619,7 +619,8 @@ static void a_short_text_does_not_run_into_its_end(void **state)
 static void calls_that_cannot_be_written_are_refused(void **state)
 {
     json_t *v = parsed(TOOLS), *odd = parsed("[{\"name\":\"a>b\"}]"),
-           *bad = parsed("[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"not\":{}}}}]");
+           *bad = parsed("[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"not\":{}}}}]"),
+           *nul = json_pack("[{s:s%}]", "name", "a\0b", (size_t)3);
     swl_grammar *g;
     swl_error err;
 
@@ -629,7 +630,9 @@ static void calls_that_cannot_be_written_are_refused(void **state)
     assert_int_equal(swl_grammar_tool(&g, t, odd, NULL, SWL_CALL_XML, true, &err), SWL_E_UNSUPPORTED);
     assert_int_equal(swl_grammar_tool(&g, t, bad, NULL, SWL_CALL_JSON, true, &err), SWL_E_UNSUPPORTED);
     assert_non_null(strstr(err.message, "/0/function/parameters/not"));
+    assert_int_equal(swl_grammar_tool(&g, t, nul, NULL, SWL_CALL_XML, true, &err), SWL_E_ARG);
     json_decref(v);
+    json_decref(nul);
     json_decref(odd);
     json_decref(bad);
 }

@@ -10,6 +10,10 @@
 #include "output.h"
 #include "values.h"
 
+/* No text is read beyond this, so that what does not end does not take the memory of the machine: fifty times what a context of
+ * a million tokens holds of ordinary text. */
+#define TEXT_BYTES_MAX ((size_t)256 << 20)
+
 /* Bytes of the character at p, 0 when it is not well-formed (overlong, surrogate, above U+10FFFF, cut off). */
 static size_t utf8_length(const unsigned char *p, size_t n)
 {
@@ -49,7 +53,7 @@ static swl_status read_all(FILE *f, const char *name, char **text, size_t *n_byt
         size_t got;
 
         if (size - n < 4096) {
-            char *more = size > SIZE_MAX / 4 ? NULL : realloc(p, size = size ? size * 2 : 65536);
+            char *more = realloc(p, size = size ? size * 2 : 65536);
             if (!more) {
                 free(p);
                 return fail(err, SWL_E_NOMEM, "out of memory for the text of %s", name);
@@ -60,6 +64,10 @@ static swl_status read_all(FILE *f, const char *name, char **text, size_t *n_byt
         n += got;
         if (!got)
             break;
+        if (n > TEXT_BYTES_MAX) {
+            free(p);
+            return fail(err, SWL_E_BUDGET, "%s has more than the %zu MiB that are read of a text", name, TEXT_BYTES_MAX >> 20);
+        }
     }
     p[n] = 0;
     if (ferror(f) && errno != EBADF) {

@@ -397,6 +397,14 @@ class Answers(unittest.TestCase):
         p = run("chat", MODEL, "-c", "64", "-n", "1", stdin=b"\n" * 100000 + b"Hi")  # white space around it is dropped
         self.assertEqual(p.returncode, 0, p.stderr)
 
+    def test_a_text_without_an_end_is_given_up(self):
+        for stdin in (None, "/dev/zero"):
+            with open(stdin or os.devnull, "rb") as f:
+                p = subprocess.run([PROGRAM, "generate", MODEL, "-f", "-" if stdin else "/dev/zero"], stdin=f, capture_output=True,
+                                   timeout=60, env=harness.environment(), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30,) * 2))
+            self.assertEqual(p.returncode, 4, p.stderr)
+            self.assertIn(b"has more than the 256 MiB that are read of a text", p.stderr)
+
 
 class States(unittest.TestCase):
     def test_a_saved_state_goes_on_as_if_never_stopped(self):

@@ -97,8 +97,8 @@ static swl_status check_operands(const arguments *a, swl_error *err)
     if (a->n_operands + by_option < c->n_min)
         return fail(err, SWL_E_ARG, "too few operands; usage: swiftlet %s %s [OPTION...]", c->name, c->operands);
     if (c->n_max >= 0 && a->n_operands > c->n_max - (a->values[OPT_MODEL].origin >= FROM_OPTION))
-        return fail(err, SWL_E_ARG, "\"%s\" is one operand too many; usage: swiftlet %s %s [OPTION...]",
-                    a->operands[a->n_operands - 1], c->name, c->operands);
+        return fail(err, SWL_E_ARG, "\"%s\" is one operand too many; usage: swiftlet %s%s%s [OPTION...]",
+                    a->operands[a->n_operands - 1], c->name, c->operands[0] ? " " : "", c->operands);
     return SWL_OK;
 }
 

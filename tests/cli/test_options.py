@@ -148,6 +148,7 @@ class Usage(unittest.TestCase):
         self.fails("too few operands", "eval", MODEL)
         self.fails("one operand too many", "info", MODEL, "extra")
         self.fails("one operand too many", "info", "-m", MODEL, "extra")
+        self.fails("one operand too many; usage: swiftlet ls [OPTION", "ls", "extra")
         self.fails("too few operands", "dump-tensor", MODEL)
 
     def test_a_prompt_has_one_source(self):

@@ -704,6 +704,20 @@ static bool is_loopback(const struct sockaddr *a)
     return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
+/* Whether a server is behind this socket, and not a file that one has left. */
+static bool is_served(const struct sockaddr_un *a)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    bool served = false;
+
+    if (fd >= 0) {
+        evutil_make_socket_nonblocking(fd); /* EAGAIN: so many wait there that there is no room to wait */
+        served = !connect(fd, (const struct sockaddr *)a, sizeof *a) || errno == EAGAIN;
+        close(fd);
+    }
+    return served;
+}
+
 static swl_status listen_unix(srv_server *s, const char *path, swl_error *err)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -713,8 +727,11 @@ static swl_status listen_unix(srv_server *s, const char *path, swl_error *err)
     if (!*path || strlen(path) >= sizeof a.sun_path)
         return fail(err, SWL_E_ARG, "--host: the socket's path %s is empty or too long%s", path, "");
     strcpy(a.sun_path, path);
-    if (!lstat(path, &sb) && S_ISSOCK(sb.st_mode))
+    if (!lstat(path, &sb) && S_ISSOCK(sb.st_mode)) {
+        if (is_served(&a))
+            return fail(err, SWL_E_IO, "cannot listen on %s: %s", path, strerror(EADDRINUSE));
         unlink(path);
+    }
     mask = umask(0177);
     s->listener = evconnlistener_new_bind(s->base, on_accept, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 128,
                                           (struct sockaddr *)&a, sizeof a);
@@ -751,6 +768,16 @@ static swl_status listen_address(srv_server *s, const struct addrinfo *at, swl_e
     snprintf(s->host, sizeof s->host, "%s", numeric);
     snprintf(s->url, sizeof s->url, at->ai_family == AF_INET6 ? "http://[%s]:%d" : "http://%s:%d", numeric, s->port);
     return SWL_OK;
+}
+
+void srv_stop_listening(srv_server *s)
+{
+    if (!s->listener)
+        return;
+    if (s->is_unix)
+        unlink(s->opt.host + 5); /* while it is ours: once it is closed, another server may take its place */
+    evconnlistener_free(s->listener);
+    s->listener = NULL;
 }
 
 swl_status srv_listen(srv_server *s, swl_error *err)

@@ -211,15 +211,14 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
     (void)what;
     if (!s->loaded) {
         s->end_status = SWL_E_CANCELLED;
+        srv_stop_listening(s);
         _exit(128 + (int)number); /* nothing is lost, and loading cannot be stopped */
     }
     s->drain_end = srv_now() + (s->draining ? 0 : grace);
     if (!s->draining)
         srv_log(s, true, "ending: running answers have %.0f seconds", grace);
     s->draining = true;
-    if (s->listener)
-        evconnlistener_free(s->listener);
-    s->listener = NULL;
+    srv_stop_listening(s);
     srv_arm(s->tick, 0);
 }
 
@@ -278,8 +277,7 @@ static void close_all(srv_server *s)
     }
     while (s->jobs) /* no thread is left that could know of one */
         srv_job_free(s->jobs);
-    if (s->listener)
-        evconnlistener_free(s->listener);
+    srv_stop_listening(s);
     free_event(s->mail);
     free_event(s->tick);
     free_event(s->flush);
@@ -366,8 +364,6 @@ swl_status swl_server_run(const swl_server_options *opt, swl_error *err)
     }
     srv_log_end(s);
     sigaction(SIGPIPE, &before, NULL);
-    if (!strncmp(opt->host, "unix:", 5) && (!st || st == SWL_E_CANCELLED))
-        unlink(opt->host + 5);
     free(s);
     return st;
 }

@@ -198,6 +198,7 @@ void srv_conns_tick(srv_server *s, double now);
 /* Is anything not sent yet? */
 bool srv_conns_writing(const srv_server *s);
 swl_status srv_listen(srv_server *s, swl_error *err);
+void srv_stop_listening(srv_server *s); /* also when nothing does */
 
 /* ---- guard: may this request come in? ---- */
 

@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import stat
+import tempfile
 import time
 import unittest
 import zlib
@@ -466,7 +467,6 @@ class Places(unittest.TestCase):
             self.assertEqual(c.answer().status, 403)
 
     def test_a_key_file(self):
-        import tempfile
         with tempfile.NamedTemporaryFile("w") as f:
             f.write("one\ntwo\n")
             f.flush()
@@ -486,7 +486,6 @@ class Places(unittest.TestCase):
         self.assertNotIn(b"secret", p.stdout + p.stderr)
 
     def test_a_socket_in_the_file_system(self):
-        import tempfile
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "s.sock")
             server = Server("--host", "unix:" + path)
@@ -494,6 +493,18 @@ class Places(unittest.TestCase):
             self.assertEqual(server.get("/health").status, 200)
             self.assertEqual(server.stop(15), 0)
             self.assertFalse(os.path.exists(path))
+
+    def test_a_socket_that_is_served_is_left_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "s.sock")
+            with Server("--host", "unix:" + path) as server:
+                with self.assertRaisesRegex(AssertionError, "cannot listen.*in use"):
+                    Server("--host", "unix:" + path)
+                self.assertEqual(server.get("/health").status, 200)
+                server.stop()  # killed
+            self.assertTrue(os.path.exists(path))
+            with Server("--host", "unix:" + path) as server:  # nobody is behind what was left
+                self.assertEqual(server.get("/health").status, 200)
 
     def test_a_port_that_is_taken_is_an_error(self):
         with Server() as server:

@@ -753,7 +753,7 @@ static int port_of(evutil_socket_t fd)
 
 static swl_status listen_address(srv_server *s, const struct addrinfo *at, swl_error *err)
 {
-    char numeric[128] = "";
+    char numeric[128] = "", where[300];
 
     s->loopback = is_loopback(at->ai_addr);
     if (!s->loopback && !s->opt.n_keys && !s->opt.insecure)
@@ -761,8 +761,12 @@ static swl_status listen_address(srv_server *s, const struct addrinfo *at, swl_e
                     "say --insecure%s", s->opt.host, "");
     s->listener = evconnlistener_new_bind(s->base, on_accept, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_EXEC, 128,
                                           at->ai_addr, (int)at->ai_addrlen);
-    if (!s->listener)
-        return fail(err, SWL_E_IO, "cannot listen on %s: %s", s->opt.host, strerror(errno));
+    if (!s->listener) {
+        int code = errno;
+
+        snprintf(where, sizeof where, "port %d of %.200s", (int)s->opt.port, s->opt.host);
+        return fail(err, SWL_E_IO, "cannot listen on %s: %s", where, strerror(code));
+    }
     getnameinfo(at->ai_addr, at->ai_addrlen, numeric, sizeof numeric, NULL, 0, NI_NUMERICHOST);
     s->port = port_of(evconnlistener_get_fd(s->listener));
     snprintf(s->host, sizeof s->host, "%s", numeric);

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -209,6 +211,37 @@ static swl_status create_new(int *fd, const char *path, swl_error *err)
     return *fd < 0 ? swl_fail_errno(err, path, "cannot create %s", path) : SWL_OK;
 }
 
+static char *parent_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? swl_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : swl_strdup(".");
+}
+
+/* What processes that were killed were writing in the place of this file, which may be large. Somebody else may be writing it too,
+ * but not for an hour. */
+static void remove_leftovers(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t n = strlen(name);
+    char *folder = parent_of(path);
+    DIR *dir = folder ? opendir(folder) : NULL;
+    struct dirent *e;
+    struct stat sb;
+
+    while (dir && (e = readdir(dir))) {
+        const char *number = strncmp(e->d_name, name, n) || strncmp(e->d_name + n, ".tmp.", 5) ? "" : e->d_name + n + 5;
+        char *left = *number && !number[strspn(number, "0123456789")] ? swl_path_join(folder, e->d_name) : NULL;
+
+        if (left && !lstat(left, &sb) && S_ISREG(sb.st_mode) && sb.st_mtime < time(NULL) - 3600)
+            unlink(left);
+        swl_free(left);
+    }
+    if (dir)
+        closedir(dir);
+    swl_free(folder);
+}
+
 swl_status swl_file_atomic_begin(swl_file_atomic *f, const char *path, swl_error *err)
 {
     swl_status st = check_replaceable(path, err);
@@ -216,6 +249,7 @@ swl_status swl_file_atomic_begin(swl_file_atomic *f, const char *path, swl_error
     *f = (swl_file_atomic){.fd = -1};
     if (st)
         return st;
+    remove_leftovers(path);
     f->path = swl_strdup(path);
     f->tmp = swl_asprintf("%s.tmp.%ld%04u", path, (long)getpid(), atomic_fetch_add(&n_begun, 1) % 10000);
     st = f->path && f->tmp ? create_new(&f->fd, f->tmp, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for a name");
@@ -229,8 +263,7 @@ swl_status swl_file_atomic_begin(swl_file_atomic *f, const char *path, swl_error
 /* Makes the rename durable: the directory that holds the file is synced. */
 static swl_status sync_parent(const char *path, swl_error *err)
 {
-    const char *slash = strrchr(path, '/');
-    char *dir = slash ? swl_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : swl_strdup(".");
+    char *dir = parent_of(path);
     swl_status st = dir ? swl_dir_sync(dir, err) : swl_fail(err, SWL_E_NOMEM, "out of memory for a name");
 
     swl_free(dir);

@@ -29,7 +29,8 @@ swl_status swl_file_finish(int fd, const char *path, swl_error *err); /* fsync a
 swl_status swl_dir_sync(const char *path, swl_error *err);
 
 /* A file that is there whole or not at all: written to `fd` under a temporary name of its own, made durable and renamed by end,
- * which takes the status so far and removes the temporary file when that is an error. Only a regular file is replaced. */
+ * which takes the status so far and removes the temporary file when that is an error. Only a regular file is replaced. Temporary
+ * files for the same path that are an hour old are removed: nobody writes them any more. */
 typedef struct swl_file_atomic {
     int fd;
     char *path, *tmp;

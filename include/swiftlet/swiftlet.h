@@ -358,7 +358,8 @@ typedef struct swl_engine_options {
                                   dropping it makes the next turn read the last answer again */
     bool parse_special;        /* "<|im_end|>" typed by a user is the token, as in transformers. Default: it is text */
     /* A conversation left memory and is in session_dir (err NULL), or could not be written and is lost (a full disk is no reason
-     * to refuse an answer). By the thread that steps, restores or closes; must not block, and call nothing of the engine. */
+     * to refuse an answer); told when the disk has said so, at the next step. By the thread that steps, restores or closes; must
+     * not block, and call nothing of the engine. */
     void (*on_saved)(void *arg, const swl_error *err);
     void *arg;
 } swl_engine_options;

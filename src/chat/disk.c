@@ -77,14 +77,14 @@ static void remove_file(swl_disk *d, int32_t i)
     forget(d, i);
 }
 
-/* The oldest go, but never `except`. */
+/* The oldest go, but never `except`, nor what is on its way. */
 static void shrink(swl_disk *d, const char *except)
 {
     while (d->bytes > d->bytes_max) {
         int32_t oldest = -1;
 
         for (int32_t i = 0; i < d->n; i++)
-            if (strcmp(d->files[i].name, except) && (oldest < 0 || d->files[i].used < d->files[oldest].used))
+            if (!d->files[i].saving && strcmp(d->files[i].name, except) && (oldest < 0 || d->files[i].used < d->files[oldest].used))
                 oldest = i;
         if (oldest < 0)
             return;
@@ -163,7 +163,8 @@ static swl_status list_dir(swl_disk *d, swl_error *err)
     return st;
 }
 
-swl_status swl_disk_open(swl_disk **out, const swl_model *m, const char *dir, uint64_t bytes_max, swl_error *err)
+swl_status swl_disk_open(swl_disk **out, const swl_model *m, const char *dir, uint64_t bytes_max, void (*ended)(void *arg),
+                         void *arg, swl_error *err)
 {
     swl_disk *d = swl_calloc(1, sizeof *d);
     swl_status st = SWL_OK;
@@ -182,6 +183,8 @@ swl_status swl_disk_open(swl_disk **out, const swl_model *m, const char *dir, ui
         st = swl_checkpoint_fingerprint(m->ck, d->fingerprint, err);
     if (!st)
         st = list_dir(d, err);
+    if (!st)
+        st = swl_sync_start(&d->sync, ended, arg, err);
     if (st) {
         swl_disk_close(d);
         return st;
@@ -195,6 +198,7 @@ void swl_disk_close(swl_disk *d)
 {
     if (!d)
         return;
+    swl_sync_stop(d->sync);
     while (d->n)
         forget(d, d->n - 1);
     swl_free(d->files);
@@ -239,6 +243,16 @@ int32_t swl_disk_find(const swl_disk *d, const swl_tokenizer *t, const swl_canon
     return best;
 }
 
+/* One on its way is read under the name that it has now, unless it gets its own in the meantime. */
+static swl_status open_listed(const swl_disk *d, const swl_disk_file *f, int *fd, const char *path, swl_error *err)
+{
+    const swl_sync_file *on_its_way = f->saving ? swl_sync_find(d->sync, f->name) : NULL;
+
+    if (on_its_way && !swl_file_open(fd, NULL, on_its_way->tmp, NULL))
+        return SWL_OK;
+    return swl_file_open(fd, NULL, path, err);
+}
+
 swl_status swl_disk_load(swl_disk *d, int32_t file, swl_session *s, swl_error *err)
 {
     char *path = swl_path_join(d->dir, d->files[file].name);
@@ -247,14 +261,14 @@ swl_status swl_disk_load(swl_disk *d, int32_t file, swl_session *s, swl_error *e
 
     if (!path)
         return no_memory(err);
-    st = swl_file_open(&fd, NULL, path, err);
+    st = open_listed(d, &d->files[file], &fd, path, err);
     if (!st) {
         st = swl_snapshot_read(s, fd, 0, d->files[file].info.snapshot_bytes, path, err);
         swl_file_close(fd);
     }
-    if (st == SWL_E_CORRUPT)
+    if (st == SWL_E_CORRUPT && !d->files[file].saving)
         remove_file(d, file);
-    else if (st == SWL_E_NOT_FOUND)
+    else if (st == SWL_E_CORRUPT || st == SWL_E_NOT_FOUND)
         forget(d, file);
     else
         d->files[file].used = d->clock++;
@@ -324,63 +338,114 @@ static void remove_beginnings(swl_disk *d, const int32_t *ids, int32_t n)
     for (int32_t i = d->n - 1; i >= 0; i--) {
         const swl_snapshot_info *f = &d->files[i].info;
 
-        if (f->ids && f->n_tokens < n && !memcmp(f->ids, ids, (size_t)f->n_tokens * sizeof *ids))
+        if (!d->files[i].saving && f->ids && f->n_tokens < n && !memcmp(f->ids, ids, (size_t)f->n_tokens * sizeof *ids))
             remove_file(d, i);
     }
 }
 
-static swl_status write_file(const char *path, const swl_session *s, const int32_t *marks, int32_t n_marks,
+static swl_status write_file(swl_sync_file *f, const char *path, const swl_session *s, const int32_t *marks, int32_t n_marks,
                              const json_t *turns, swl_error *err)
 {
-    swl_file_atomic f;
-    swl_status st = swl_file_atomic_begin(&f, path, err);
+    swl_status st = swl_file_atomic_begin(&f->file, path, err);
 
     if (st)
         return st;
-    swl_chat_private(f.fd);
-    st = swl_snapshot_write(s, swl_session_n_tokens(s), marks, n_marks, f.fd, path, err);
+    swl_chat_private(f->file.fd);
+    st = swl_snapshot_write(s, swl_session_n_tokens(s), marks, n_marks, f->file.fd, path, err);
     if (!st && json_array_size(turns))
-        st = swl_turns_write(turns, f.fd, path, err);
-    return swl_file_atomic_end(&f, st, err);
+        st = swl_turns_write(turns, f->file.fd, path, err);
+    if (!st && !(f->tmp = swl_strdup(f->file.tmp)))
+        st = no_memory(err);
+    return st ? swl_file_atomic_end(&f->file, st, err) : SWL_OK;
+}
+
+/* What was written goes its way. One that is not listed for want of memory is found at the next opening. */
+static void put(swl_disk *d, swl_sync_file *written)
+{
+    swl_disk_file *f = new_file(d);
+
+    if (f) {
+        memcpy(f->name, written->name, sizeof f->name);
+        f->used = d->clock++;
+        f->saving = true;
+        if (swl_snapshot_peek(&f->info, written->tmp, d->ctx_tokens, NULL))
+            f->info.ids = NULL;
+        d->bytes += f->info.bytes;
+    }
+    swl_sync_put(d->sync, written);
+}
+
+/* Whether a conversation is there, or on its way, under its name. */
+static bool has(swl_disk *d, const char *name, const char *path, bool *saving)
+{
+    int32_t i = find_name(d, name);
+
+    *saving = i >= 0 && d->files[i].saving;
+    if (i < 0)
+        return false;
+    if (*saving || (d->files[i].info.ids && swl_file_exists(path))) { /* somebody else may have removed it */
+        d->files[i].used = d->clock++;
+        return true;
+    }
+    forget(d, i);
+    return false;
 }
 
 swl_status swl_disk_save(swl_disk *d, const swl_session *s, const int32_t *marks, int32_t n_marks, const json_t *turns,
-                         swl_error *err)
+                         bool *saving, swl_error *err)
 {
-    const int32_t *ids = swl_session_ids(s);
-    int32_t n = swl_session_n_tokens(s), i;
-    swl_disk_file *f;
-    char name[80], *path;
-    swl_status st = name_of(d, ids, n, name, err);
+    swl_sync_file *f = swl_calloc(1, sizeof *f);
+    bool written = false;
+    swl_status st = f ? name_of(d, swl_session_ids(s), swl_session_n_tokens(s), f->name, err) : no_memory(err);
+    char *path = st ? NULL : swl_path_join(d->dir, f->name);
 
-    if (st)
-        return st;
-    path = swl_path_join(d->dir, name);
-    if (!path)
-        return no_memory(err);
-    i = find_name(d, name);
-    if (i >= 0 && d->files[i].info.ids && swl_file_exists(path)) { /* somebody else may have removed it */
-        d->files[i].used = d->clock++;
-        swl_free(path);
-        return SWL_OK;
+    *saving = false;
+    if (!st && !path)
+        st = no_memory(err);
+    if (!st && !has(d, f->name, path, saving)) {
+        st = write_file(f, path, s, marks, n_marks, turns, err);
+        *saving = written = !st;
     }
-    if (i >= 0)
-        forget(d, i);
-    st = write_file(path, s, marks, n_marks, turns, err);
-    if (!st)
-        remove_beginnings(d, ids, n);
-    f = st ? NULL : new_file(d);
-    if (f) {
-        memcpy(f->name, name, sizeof f->name);
-        f->used = d->clock++;
-        if (swl_snapshot_peek(&f->info, path, d->ctx_tokens, err))
-            f->info.ids = NULL;
-        d->bytes += f->info.bytes;
-        if (f->info.bytes > d->bytes_max)
-            remove_file(d, d->n - 1);
-        else
-            shrink(d, name);
-    }
+    if (written)
+        put(d, f);
+    else
+        swl_sync_file_free(f);
     swl_free(path);
     return st;
+}
+
+/* A file bears its name now, or is gone. */
+static void settle(swl_disk *d, int32_t i, bool failed)
+{
+    char name[sizeof d->files->name];
+    swl_disk_file *f = &d->files[i];
+
+    f->saving = false;
+    if (failed) {
+        forget(d, i);
+        return;
+    }
+    memcpy(name, f->name, sizeof name);
+    if (f->info.ids)
+        remove_beginnings(d, f->info.ids, f->info.n_tokens);
+    i = find_name(d, name);
+    if (d->files[i].info.bytes > d->bytes_max)
+        remove_file(d, i);
+    else
+        shrink(d, name);
+}
+
+bool swl_disk_settle(swl_disk *d, int32_t most, swl_error *err)
+{
+    swl_sync_file *f = swl_sync_take(d->sync, most);
+    int32_t i;
+
+    if (!f)
+        return false;
+    *err = f->err;
+    i = find_name(d, f->name);
+    if (i >= 0)
+        settle(d, i, f->err.code);
+    swl_sync_file_free(f);
+    return true;
 }

@@ -53,9 +53,15 @@ static void take_turns(void *arg, const json_t *turns)
     swl_turns_take(arg, turns);
 }
 
+/* Whoever steps settles it. */
+static void save_ended(void *arg)
+{
+    swl_engine_wake(arg);
+}
+
 static swl_status open_disk(swl_engine *e, const swl_engine_options *opt, swl_error *err)
 {
-    swl_status st = swl_disk_open(&e->disk, e->model, opt->session_dir, opt->session_dir_bytes, err);
+    swl_status st = swl_disk_open(&e->disk, e->model, opt->session_dir, opt->session_dir_bytes, save_ended, e, err);
 
     if (st)
         return st;
@@ -112,6 +118,7 @@ void swl_engine_close(swl_engine *e)
         swl_session_free(e->slots[i].session);
         swl_canon_deinit(&e->slots[i].canon);
     }
+    swl_slots_settle(e, 0);
     swl_disk_close(e->disk);
     swl_turns_deinit(&e->turns);
     swl_chat_template_close(&e->tpl);
@@ -585,6 +592,7 @@ swl_status swl_engine_step_locked(swl_engine *e, bool *busy, swl_error *err)
     swl_request *r;
 
     (void)err;
+    swl_slots_settle(e, INT32_MAX);
     while ((r = cancelled_in_line(e)))
         finish(e, r, SWL_FINISH_CANCELLED, NULL);
     while (e->n_running < e->n_slots && (r = next_in_line(e)))

@@ -7,7 +7,7 @@
  *     prompt.c      messages -> rendered text -> ids
  *     request.c     a request: its options, checked and copied
  *     canon.c       ids as bytes, so that equal texts are found whatever their tokens
- *     disk.c        conversations on disk
+ *     disk.c        conversations on disk                     sync.c               waits for it
  *     slots.c       conversations in memory: what can be reused, and what has to go
  *     slot_file.c   conversations saved by hand
  *     logits.c      from logits to a token: bias, penalties, bans, constraint
@@ -42,6 +42,7 @@ enum {
     SWL_MARK_SYSTEM = 8,    /* weights of marks: the end of the system block, which many conversations share; */
     SWL_MARK_MESSAGE = 4,   /* the beginning of the last message */
     SWL_SAVE_TOKENS = 32,   /* shorter conversations are not worth a file */
+    SWL_SAVES_MAX = 4,      /* that wait for the disk at a time: more would fill memory with what it has not taken */
     SWL_TOP_MAX = 20,
     SWL_FORCED_MAX = 16
 };
@@ -150,6 +151,8 @@ swl_status swl_slot_take(swl_engine *e, swl_request *r, swl_error *err);
 swl_status swl_slot_follow(swl_engine *e, swl_slot *s, swl_error *err);
 /* To the session directory, if there is one. */
 void swl_slot_save(swl_engine *e, const swl_slot *s);
+/* Saves that ended are told; waits until no more than `most` are on their way. */
+void swl_slots_settle(swl_engine *e, int32_t most);
 /* The idle slot whose loss is felt least, saved and emptied; NULL when all are busy. */
 swl_slot *swl_slot_clear(swl_engine *e);
 

@@ -102,6 +102,29 @@ static int32_t choose_target(const swl_engine *e, const found *f, int32_t source
 
 /* ---- the directory ---- */
 
+static void note_disk(swl_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->stats.disk_bytes = e->disk->bytes;
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void tell(const swl_engine *e, const swl_error *err)
+{
+    if (e->o.on_saved)
+        e->o.on_saved(e->o.arg, err->code ? err : NULL);
+}
+
+void swl_slots_settle(swl_engine *e, int32_t most)
+{
+    swl_error err;
+
+    while (e->disk && swl_disk_settle(e->disk, most, &err)) {
+        note_disk(e);
+        tell(e, &err);
+    }
+}
+
 /* Before a conversation goes: it is kept on disk, with the places that a next prompt may go back to. */
 void swl_slot_save(swl_engine *e, const swl_slot *s)
 {
@@ -109,7 +132,7 @@ void swl_slot_save(swl_engine *e, const swl_slot *s)
     const swl_session *c = s->session;
     swl_error err = {0};
     json_t *turns;
-    swl_status st;
+    bool saving;
 
     if (!e->disk || n_tokens < SWL_SAVE_TOKENS || c->broken)
         return;
@@ -118,14 +141,13 @@ void swl_slot_save(swl_engine *e, const swl_slot *s)
     for (int32_t i = 1; i < c->n_marks; i++)
         if (c->marks[i].n_tokens == s->base || i == c->n_marks - 1)
             marks[n < 3 ? n++ : 2] = c->marks[i].n_tokens;
+    swl_slots_settle(e, SWL_SAVES_MAX - 1);
     turns = swl_turns_within(e, swl_session_ids(c), n_tokens);
-    st = swl_disk_save(e->disk, c, marks, n, turns, &err);
+    err.code = swl_disk_save(e->disk, c, marks, n, turns, &saving, &err);
     json_decref(turns);
-    pthread_mutex_lock(&e->lock);
-    e->stats.disk_bytes = e->disk->bytes;
-    pthread_mutex_unlock(&e->lock);
-    if (e->o.on_saved)
-        e->o.on_saved(e->o.arg, st ? &err : NULL);
+    note_disk(e);
+    if (!saving)
+        tell(e, &err);
 }
 
 /* A slot with what the directory has of a prompt, when that is worth reading; the slot in which it is now, or -1. */
@@ -153,8 +175,8 @@ static int32_t load_from_disk(swl_engine *e, const swl_request *r, const swl_can
         swl_session_reset(e->slots[target].session);
     pthread_mutex_lock(&e->lock);
     e->stats.hits_disk += !st;
-    e->stats.disk_bytes = e->disk->bytes;
     pthread_mutex_unlock(&e->lock);
+    note_disk(e);
     return target;
 }
 

@@ -4,6 +4,7 @@ what was computed, constrained answers, clients that leave.
 
 usage: test_demo.py PROGRAM     (the program; the model is models/demo.qpack)
 """
+import contextlib
 import json
 import math
 import os
@@ -29,7 +30,7 @@ def oracle(name):
     with open(os.path.join(ORACLE, name), encoding="utf-8") as f:
         return json.load(f)
 
-# fsync of a file "held" takes as long as $GATE exists, but no more than $GATE_SECONDS.
+# fsync of a file with $HELD in its path takes as long as $GATE exists, but no more than $GATE_SECONDS.
 SLOW_DISK = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -44,7 +45,7 @@ int fsync(int fd)
     char link[64], path[4096] = "", reached[4096];
 
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/held")) {
+    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, getenv("HELD"))) {
         snprintf(reached, sizeof reached, "%s.reached", getenv("GATE"));
         close(open(reached, O_WRONLY | O_CREAT, 0600));
         for (int i = 0; i < 100 * atoi(getenv("GATE_SECONDS")) && !access(getenv("GATE"), F_OK); i++)
@@ -53,6 +54,20 @@ int fsync(int fd)
     return (int)syscall(SYS_fsync, fd);
 }
 """
+
+
+@contextlib.contextmanager
+def slow_disk(held):
+    """A server, its session directory, and the gate before its disk."""
+    with tempfile.TemporaryDirectory() as top:
+        folder, gate, shim = (os.path.join(top, name) for name in ("sessions", "gate", "shim.so"))
+        with open(shim + ".c", "w") as f:
+            f.write(SLOW_DISK)
+        if subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, f.name], capture_output=True).returncode:
+            raise unittest.SkipTest("no compiler for a shim")
+        with Server("--threads", "2", "-c", "2048", "--parallel", "2", "--session-dir", folder, model=MODEL, LD_PRELOAD=shim, HELD=held,
+                    GATE=gate, GATE_SECONDS=int(harness.PATIENCE / 2)) as server:
+            yield server, folder, gate
 
 
 class Demo(unittest.TestCase):
@@ -301,34 +316,50 @@ exec unshare --user --map-root-user --mount sh -c 'mount -t tmpfs -o size=64k tm
 
     def test_answers_go_on_while_a_save_waits_for_the_disk(self):
         """What is saved is the conversation as it was when it was asked for."""
-        with tempfile.TemporaryDirectory() as top:
-            folder, gate, shim = (os.path.join(top, name) for name in ("sessions", "gate", "shim.so"))
-            with open(shim + ".c", "w") as f:
-                f.write(SLOW_DISK)
-            if subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, f.name], capture_output=True).returncode:
-                self.skipTest("no compiler for a shim")
-            with Server("--threads", "2", "-c", "2048", "--parallel", "2", "--session-dir", folder, model=MODEL, LD_PRELOAD=shim,
-                        GATE=gate, GATE_SECONDS=int(harness.PATIENCE / 2)) as server:
-                def act(action, slot, name):
-                    return server.post("/slots/%d?action=%s" % (slot, action), {"filename": name})
-                messages = [{"role": "user", "content": "Write a short story about kindness. " * 8}]
-                messages.append(server.post(CHAT, {"messages": messages, **GREEDY}).json["choices"][0]["message"])
-                slot = max(server.get("/slots").json, key=lambda s: s["n_past"])["id"]
-                self.assertEqual(act("save", slot, "before").status, 200)
-                open(gate, "w").close()
-                saving, saved = in_background(act, "save", slot, "held")
-                wait_until(lambda: os.path.exists(gate + ".reached"))
-                self.assertEqual(server.chat("Hi", max_tokens=5).status, 200)
-                a = server.post(CHAT, {"messages": [*messages, {"role": "user", "content": "And then?"}], **GREEDY}).json
-                self.assertGreater(a["usage"]["prompt_tokens_details"]["cached_tokens"], 50)
-                self.assertEqual((act("restore", 1 - slot, "held").status, act("restore", 1 - slot, "before").status), (404, 200))
-                self.assertTrue(saving.is_alive())
-                os.remove(gate)
-                saving.join(harness.PATIENCE)
-                self.assertEqual(saved[0].status, 200, saved)
-                self.assertGreater(server.get("/slots").json[slot]["n_past"], saved[0].json["n_saved"])
-                with open(os.path.join(folder, "before"), "rb") as before, open(os.path.join(folder, "held"), "rb") as held:
-                    self.assertTrue(before.read() == held.read(), "the files differ")
+        with slow_disk("/held") as (server, folder, gate):
+            def act(action, slot, name):
+                return server.post("/slots/%d?action=%s" % (slot, action), {"filename": name})
+            messages = [{"role": "user", "content": "Write a short story about kindness. " * 8}]
+            messages.append(server.post(CHAT, {"messages": messages, **GREEDY}).json["choices"][0]["message"])
+            slot = max(server.get("/slots").json, key=lambda s: s["n_past"])["id"]
+            self.assertEqual(act("save", slot, "before").status, 200)
+            open(gate, "w").close()
+            saving, saved = in_background(act, "save", slot, "held")
+            wait_until(lambda: os.path.exists(gate + ".reached"))
+            self.assertEqual(server.chat("Hi", max_tokens=5).status, 200)
+            a = server.post(CHAT, {"messages": [*messages, {"role": "user", "content": "And then?"}], **GREEDY}).json
+            self.assertGreater(a["usage"]["prompt_tokens_details"]["cached_tokens"], 50)
+            self.assertEqual((act("restore", 1 - slot, "held").status, act("restore", 1 - slot, "before").status), (404, 200))
+            self.assertTrue(saving.is_alive())
+            os.remove(gate)
+            saving.join(harness.PATIENCE)
+            self.assertEqual(saved[0].status, 200, saved)
+            self.assertGreater(server.get("/slots").json[slot]["n_past"], saved[0].json["n_saved"])
+            with open(os.path.join(folder, "before"), "rb") as before, open(os.path.join(folder, "held"), "rb") as held:
+                self.assertTrue(before.read() == held.read(), "the files differ")
+
+    def test_answers_go_on_while_what_leaves_memory_waits_for_the_disk(self):
+        """It can come back before it is durable, and a server that is killed leaves nothing that is half there."""
+        with slow_disk(".session") as (server, folder, gate):
+            open(gate, "w").close()
+            questions = [{"messages": [{"role": "user", "content": "Write a story about %s. " % what * 8}], **GREEDY}
+                         for what in ("kindness", "a garden", "the sea")]
+            answers = [server.post(CHAT, q).json["choices"][0]["message"] for q in questions]
+            wait_until(lambda: os.path.exists(gate + ".reached"))
+            self.assertRegex(" ".join(os.listdir(folder)), r"^[0-9a-f]{64}\.session\.tmp\.[0-9]+$")
+            a = server.post(CHAT, questions[0]).json
+            self.assertEqual(a["choices"][0]["message"], answers[0])
+            self.assertGreater(a["usage"]["prompt_tokens_details"]["cached_tokens"], 50)
+            self.assertEqual([name for name in os.listdir(folder) if name.endswith(".session")], [])
+            os.remove(gate)
+            wait_until(lambda: sum(name.endswith(".session") for name in os.listdir(folder)) == 2)
+            open(gate, "w").close()
+            self.assertEqual(server.post(CHAT, {"messages": [{"role": "user", "content": "Hello! " * 40}], **GREEDY}).status, 200)
+            server.process.kill()
+            server.process.wait()
+            with Server("--threads", "2", "-c", "2048", "--session-dir", folder, model=MODEL) as server:
+                kept = [server.post(CHAT, q).json["usage"]["prompt_tokens_details"]["cached_tokens"] > 50 for q in questions]
+                self.assertEqual(sum(kept), 2, kept)
 
     def test_calls_are_replayed_token_by_token_also_by_the_next_server(self):
         """A client spells the arguments its own way; the next server, too, computes only what is new, and answers the same."""

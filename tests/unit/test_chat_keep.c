@@ -3,6 +3,7 @@
 #include "chat_fixture.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -416,10 +417,201 @@ static void the_directory_stays_within_its_bound(void **state)
         t = say(c, text);
         free(t.last);
         swl_chat_free(c);
+        swl_slots_settle(f.engine, 0);
         assert_int_equal(count_files(dir, false), 1);
     }
     fixture_close(&f);
     assert_int_equal(count_files(dir, true), 1);
+}
+
+/* ---- a disk that takes its time ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool held, broken;
+} drive = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* The system's, for this program. */
+int fsync(int fd)
+{
+    bool broken;
+
+    (void)fd;
+    pthread_mutex_lock(&drive.lock);
+    while (drive.held)
+        pthread_cond_wait(&drive.changed, &drive.lock);
+    broken = drive.broken;
+    pthread_mutex_unlock(&drive.lock);
+    errno = EIO;
+    return broken ? -1 : 0;
+}
+
+static void set_drive(bool held, bool broken)
+{
+    pthread_mutex_lock(&drive.lock);
+    drive.held = held;
+    drive.broken = broken;
+    pthread_cond_broadcast(&drive.changed);
+    pthread_mutex_unlock(&drive.lock);
+}
+
+typedef struct told {
+    int n, n_failed;
+    swl_error last;
+} told;
+
+static void on_saved(void *arg, const swl_error *err)
+{
+    told *t = arg;
+
+    t->n++;
+    t->n_failed += err != NULL;
+    if (err)
+        t->last = *err;
+}
+
+static fixture open_told(const char *dir, told *t)
+{
+    swl_engine_options eo;
+    fixture f;
+
+    swl_engine_options_init(&eo);
+    eo.session_dir = dir;
+    eo.template_path = template_file();
+    eo.on_saved = on_saved;
+    eo.arg = t;
+    f = fixture_open_with(1, 0, &eo);
+    unlink(eo.template_path);
+    return f;
+}
+
+static const char *const subjects[] = {"a dog and a cat in a garden", "a boy and a bird by the sea", "a girl who likes to count",
+                                       "a king in a tower", "a fish in the river", "a bear in the snow"};
+
+static turn tell_of(const fixture *f, int i, swl_chat **c)
+{
+    char text[128];
+
+    assert_int_equal(swl_chat_create(c, f->engine, NULL), SWL_OK);
+    snprintf(text, sizeof text, "Please tell me a long and friendly story about %s.", subjects[i]);
+    return say(*c, text);
+}
+
+/* A conversation whose file waits for the disk is no less there than others. */
+static void answers_do_not_wait_for_the_disk(void **state)
+{
+    char dir[] = "/tmp/swl-sessions-XXXXXX", path[512];
+    swl_engine_stats stats;
+    told saves = {0};
+    swl_chat *a, *b;
+    turn first, t;
+    fixture f;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    f = open_told(dir, &saves);
+    set_drive(true, false);
+    first = tell_of(&f, 0, &a);
+    t = tell_of(&f, 1, &b);
+    free(t.last);
+    assert_non_null(strstr(only_file(dir, path), ".session.tmp."));
+    t = say(a, "Why?");
+    assert_true(t.usage.n_cached >= first.usage.n_prompt + first.usage.n_generated - 1);
+    free(t.last);
+    swl_engine_stats_get(f.engine, &stats, NULL, 0);
+    assert_int_equal(stats.hits_disk, 1);
+    assert_int_equal(count_files(dir, false), 2);
+    assert_int_equal(saves.n, 0);
+    set_drive(false, false);
+    fixture_close(&f);
+    assert_int_equal(saves.n, 3);
+    assert_int_equal(saves.n_failed, 0);
+    assert_int_equal(count_files(dir, true), 2); /* what a continues is gone */
+    free(first.last);
+    swl_chat_free(a);
+    swl_chat_free(b);
+}
+
+/* It is told, and what was there before stays. */
+static void a_save_that_fails_in_the_end(void **state)
+{
+    char dir[] = "/tmp/swl-sessions-XXXXXX", path[512], before[512];
+    told saves = {0};
+    swl_chat *a, *b;
+    fixture f;
+    turn t;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    f = open_told(dir, &saves);
+    t = tell_of(&f, 0, &a);
+    free(t.last);
+    t = tell_of(&f, 1, &b);
+    free(t.last);
+    swl_slots_settle(f.engine, 0);
+    strcpy(before, only_file(dir, path));
+    swl_chat_free(b);
+    set_drive(false, true);
+    t = say(a, "Why?"); /* b is lost */
+    free(t.last);
+    t = tell_of(&f, 2, &b); /* and what a had more than its file */
+    free(t.last);
+    swl_slots_settle(f.engine, 0);
+    assert_int_equal(saves.n_failed, 2);
+    assert_int_equal(saves.last.code, SWL_E_IO);
+    assert_int_equal(saves.last.os_errno, EIO);
+    assert_string_equal(only_file(dir, path), before);
+    set_drive(false, false);
+    t = say(a, "Why?");
+    free(t.last);
+    fixture_close(&f);
+    assert_int_equal(saves.n_failed, 2);
+    assert_int_equal(access(before, F_OK), -1);
+    assert_int_equal(count_files(dir, true), 2);
+    swl_chat_free(a);
+    swl_chat_free(b);
+}
+
+typedef struct seen {
+    char dir[40];
+    int n_files;
+} seen;
+
+static void *free_drive(void *arg)
+{
+    seen *s = arg;
+
+    for (int i = 0; i < 3000 && count_files(s->dir, false) < SWL_SAVES_MAX; i++)
+        usleep(10000);
+    usleep(300000); /* time to go too far */
+    s->n_files = count_files(s->dir, false);
+    set_drive(false, false);
+    return NULL;
+}
+
+static void no_more_waits_for_the_disk_than_a_few_files(void **state)
+{
+    seen s = {.dir = "/tmp/swl-sessions-XXXXXX"};
+    pthread_t thread;
+    swl_chat *c;
+    fixture f;
+    turn t;
+
+    (void)state;
+    assert_non_null(mkdtemp(s.dir));
+    f = open_dir(1, s.dir, 0);
+    set_drive(true, false);
+    assert_int_equal(pthread_create(&thread, NULL, free_drive, &s), 0);
+    for (int i = 0; i < SWL_SAVES_MAX + 2; i++) {
+        t = tell_of(&f, i, &c);
+        free(t.last);
+        swl_chat_free(c);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(s.n_files, SWL_SAVES_MAX);
+    fixture_close(&f);
+    assert_int_equal(count_files(s.dir, true), SWL_SAVES_MAX + 2);
 }
 
 /* ---- by hand ---- */
@@ -598,6 +790,9 @@ int main(void)
         cmocka_unit_test(conversations_come_back_from_the_directory),
         cmocka_unit_test(answers_are_known_token_by_token_after_a_restart),
         cmocka_unit_test(the_directory_stays_within_its_bound),
+        cmocka_unit_test(answers_do_not_wait_for_the_disk),
+        cmocka_unit_test(a_save_that_fails_in_the_end),
+        cmocka_unit_test(no_more_waits_for_the_disk_than_a_few_files),
         cmocka_unit_test(a_save_is_of_the_moment_when_it_began),
         cmocka_unit_test(statistics_do_not_wait_for_a_pass),
         cmocka_unit_test(threads_can_talk_at_the_same_time),

@@ -238,12 +238,15 @@ static swl_status open_model(bench *b, swl_error *err)
 {
     const arguments *a = b->s.a;
     swl_model_options o;
+    char remark[REMARK_BYTES];
     int n_used;
     const char *dir = opt_text(a, OPT_SYNTHETIC) ? b->container : model_dir(a, &n_used);
     swl_status st = model_options(&o, a, dir, err);
 
     if (st)
         return st;
+    if (!opt_on(a, OPT_QUIET) && memory_remark(remark, sizeof remark, a))
+        note("%s", remark);
     b->s.model = opt_text(a, OPT_SYNTHETIC) ? opt_text(a, OPT_SYNTHETIC) : dir;
     if (!o.ctx_tokens)
         o.ctx_tokens = context_needed(b);

@@ -148,6 +148,24 @@ static void describe(const engine *e)
          format_bytes(dense, e->info.dense_bytes), format_bytes(pool, e->info.pool_bytes), e->info.ctx_tokens);
 }
 
+bool memory_remark(char *to, size_t size, const arguments *a)
+{
+    uint64_t asked = a->values[OPT_MEMORY].size, most;
+    swl_machine_info m;
+    bool group;
+
+    if (!asked || swl_machine_look(NULL, false, &m, NULL))
+        return false;
+    group = m.group_limit && (!m.memory_total || m.group_limit < m.memory_total);
+    most = group ? m.group_limit : m.memory_total;
+    if (!most || asked <= most)
+        return false;
+    snprintf(to, size, "--memory: %llu MiB is more than the %llu MiB that %s; where that much is taken, the system %s the program",
+             (unsigned long long)(asked >> 20), (unsigned long long)(most >> 20),
+             group ? "the control group of this process may have" : "this machine has", group ? "ends" : "swaps, or ends");
+    return true;
+}
+
 /* --cache-gb bounds the pool; it cannot make it larger than the memory of the process allows. */
 static void note_pool(const engine *e, uint64_t asked)
 {
@@ -173,6 +191,7 @@ static void show_loading(const arguments *a, const swl_model_options *o)
 static swl_status open_model(engine *e, const arguments *a, bool describe_only, swl_error *err)
 {
     swl_model_options options;
+    char remark[REMARK_BYTES];
     swl_status st;
     int n_used;
 
@@ -181,6 +200,8 @@ static swl_status open_model(engine *e, const arguments *a, bool describe_only, 
     st = model_options(&options, a, e->dir, err);
     if (st)
         return st;
+    if (!describe_only && !opt_on(a, OPT_QUIET) && memory_remark(remark, sizeof remark, a))
+        note("%s", remark);
     if (opt_on(a, OPT_GPU) && !opt_on(a, OPT_QUIET))
         note("--gpu: this version has no GPU engine; computing on the processor");
     options.describe_only = describe_only;

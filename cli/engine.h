@@ -24,6 +24,10 @@ swl_status model_check(const char *dir, swl_error *err);
 /* What the options ask of the library, after model_check. */
 swl_status model_options(swl_model_options *o, const arguments *a, const char *dir, swl_error *err);
 
+enum { REMARK_BYTES = 200 };
+/* True: --memory is more than the machine has or the control group of the process may have, which is no reason to refuse it. */
+bool memory_remark(char *to, size_t size, const arguments *a);
+
 /* Model, tokenizer and chat engine. */
 swl_status engine_open_chat(engine *e, const arguments *a, swl_error *err);
 /* Model, tokenizer (NULL where there is none, unless it is needed), and one conversation without an engine around it. */

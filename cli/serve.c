@@ -141,6 +141,7 @@ static swl_status open_model(serving *s, swl_server_model *out, swl_error *err)
 
     if (st)
         return st;
+    memory_remark(out->remarks[0], sizeof out->remarks[0], s->a);
     o.n_sessions = 1;
     st = swl_memory_plan_make(&plan, &o, err);
     if (st && st != SWL_E_BUDGET)
@@ -158,7 +159,7 @@ static swl_status open_model(serving *s, swl_server_model *out, swl_error *err)
     if (st)
         return st;
     if (*n < asked)
-        snprintf(out->remark, sizeof out->remark, "--parallel: %d conversations at a time, not %d: more do not fit in the memory of "
+        snprintf(out->remarks[1], sizeof out->remarks[1], "--parallel: %d conversations at a time, not %d: more do not fit in the memory of "
                  "the process", (int)*n, (int)asked);
     return SWL_OK;
 }

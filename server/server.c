@@ -103,8 +103,10 @@ static void on_loaded(srv_server *s)
     swl_model_info_get(s->model.model, &s->info);
     swl_template_info_get(s->model.engine, &s->template_info);
     s->sampling = s->model.sampling;
-    if (s->model.remark[0])
-        srv_log(s, false, "%s", s->model.remark);
+    for (int i = 0; i < 2; i++) {
+        if (s->model.remarks[i][0])
+            srv_log(s, false, "%s", s->model.remarks[i]);
+    }
     if (s->opt.ready)
         s->opt.ready(s->opt.arg, s->url);
     srv_log(s, true, "serving %s as \"%s\"", s->model.dir, s->model.id);

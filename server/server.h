@@ -16,7 +16,7 @@ typedef struct swl_server_model {
     int32_t parallel;           /* conversations that run at a time */
     swl_sampling sampling;      /* when a request says nothing; the seed is drawn for each */
     uint64_t request_bytes;     /* of the memory of the process, for requests and answers; 0: not bounded */
-    char remark[160];           /* on how it was opened, for the log; "": none */
+    char remarks[2][200];       /* on how it was opened, for the log; "": none */
     void (*on_saved)(void *arg, const swl_error *err); /* set before `load`: what the engine's options shall name */
     void *saved_arg;
 } swl_server_model;

@@ -549,6 +549,34 @@ class Reports(unittest.TestCase):
                                                                      size in sizes])
             self.assertNotRegex("\n".join(table), "[0-9] [kMG]B")
 
+    def test_more_memory_than_there_is_is_told_once(self):
+        """By the machine, and by a control group of either version, of which an outer one holds too; what fits is not told."""
+        with open("/proc/meminfo") as f:
+            machine = int(f.read().split("MemTotal:")[1].split()[0]) // 1024
+        for command in (["generate", MODEL, "-p", "hi", "-n", "2"], ["run", MODEL, "hi", "-n", "2"],
+                        ["bench", MODEL, "-p", "8", "-n", "2", "-r", "1"]):
+            said = run(*command, "--memory", "%dM" % (machine + 1)).stderr.decode()
+            self.assertEqual(said.count("--memory"), 1, said)
+            self.assertRegex(said, r"%d MiB is more than the (%d MiB that this machine has|\d+ MiB that the control group)" % (machine + 1, machine))
+            self.assertNotIn("--memory", run(*command, "--memory", "%dM" % (machine + 1), "-q").stderr.decode())
+        groups = """mount -t tmpfs none /sys/fs/cgroup && mkdir -p /sys/fs/cgroup/a /sys/fs/cgroup/memory/a/b &&
+            echo "$1" >/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes && echo "$2" >/sys/fs/cgroup/memory/a/memory.limit_in_bytes &&
+            echo "$3" >/sys/fs/cgroup/a/memory.max && printf '4:blkio,memory:/a/b\n0::/a/b\n' >/sys/fs/cgroup/of &&
+            mount --bind /sys/fs/cgroup/of /proc/$$/cgroup && shift 3 && exec "$@"
+        """
+        inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", groups, "sh"]
+        none = "9223372036854771712"
+        if not shutil.which("unshare") or subprocess.run([*inside, none, none, "max", "true"], stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no file system can be mounted")
+        for limits, most in (((none, none, "max"), None), ((none, none, "209715200"), 200), ((none, "157286400", "max"), 150),
+                             (("157286400", none, "209715200"), 150)):
+            for memory in (150, 201):
+                p = subprocess.run([*inside, *limits, PROGRAM, "generate", MODEL, "-p", "hi", "-n", "2", "--memory", "%dM" % memory],
+                                   capture_output=True, env=harness.environment())
+                self.assertEqual(p.returncode, 0, p.stderr)
+                told = "%d MiB is more than the %s MiB that the control group of this process may have" % (memory, most)
+                self.assertEqual(told in p.stderr.decode(), most is not None and memory > most, p.stderr)
+
     def test_generate_from_ids_needs_no_tokenizer(self):
         p = run("generate", CASE, "--ids", "1,2,3", "-n", "4")
         self.assertEqual(p.returncode, 0, p.stderr)

@@ -210,6 +210,10 @@ class Memory(unittest.TestCase):
             with Server("--threads", "2", "--memory", figure + "M", *more, model=MODEL) as server:
                 self.assertEqual(server.chat("Hi", max_tokens=2).status, 200)
 
+    def test_more_than_the_machine_has_is_logged(self):
+        with Server("--threads", "2", "--memory", "8000G", model=MODEL) as server:
+            wait_until(lambda: re.search(r"--memory: 8192000 MiB is more than the \d+ MiB that ", server.stderr()))
+
 
 class Damage(unittest.TestCase):
     def test_a_damaged_expert_is_told_to_both_sides_and_the_next_answer_is_right(self):

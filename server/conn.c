@@ -28,6 +28,7 @@
 #define HEAD_SECONDS  10
 #define IDLE_SECONDS  60
 #define LINGER_SECONDS 2
+#define DEAF_SECONDS  60 /* between two lines of the log */
 
 static void input(srv_conn *c);
 
@@ -598,10 +599,22 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
     srv_conn_destroy(c);
 }
 
+/* The one that was kept open longest behind its last answer, or NULL: new ones stand in front. */
+static srv_conn *oldest_idle(const srv_server *s)
+{
+    srv_conn *idle = NULL;
+
+    for (srv_conn *at = s->conns; at; at = at->next) {
+        if (at->state == SRV_READ_HEAD && at->began && !evbuffer_get_length(bufferevent_get_input(at->bev)))
+            idle = at;
+    }
+    return idle;
+}
+
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int n_address, void *arg)
 {
     srv_server *s = arg;
-    srv_conn *c = calloc(1, sizeof *c), *idle = NULL;
+    srv_conn *c = calloc(1, sizeof *c), *idle;
     int one = 1, size = 256 << 10;
 
     (void)listener;
@@ -617,10 +630,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     if (!s->is_unix)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size); /* what the system takes from us is not read yet either */
-    for (srv_conn *at = s->conns; at && s->n_conns >= SRV_CONNECTIONS; at = at->next) {
-        if (at->state == SRV_READ_HEAD && at->began && !evbuffer_get_length(bufferevent_get_input(at->bev)))
-            idle = at; /* new ones stand in front */
-    }
+    idle = s->n_conns >= SRV_CONNECTIONS ? oldest_idle(s) : NULL;
     if (idle)
         srv_conn_destroy(idle);
     c->server = s;
@@ -638,6 +648,27 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     bufferevent_enable(c->bev, EV_READ | EV_WRITE);
     if (s->n_conns > SRV_CONNECTIONS)
         refuse(c, 503, "too many connections");
+    if (!evtimer_pending(s->tick, NULL))
+        srv_arm(s->tick, 0.1);
+}
+
+/* The system has no room for one, as a rule because there are too many open files. It waits in the system's line, and is asked for
+ * again at the next tick: the listener would say it without end. */
+static void on_accept_error(struct evconnlistener *listener, void *arg)
+{
+    int why = EVUTIL_SOCKET_ERROR();
+    srv_server *s = arg;
+    srv_conn *idle = oldest_idle(s);
+    double now = srv_now();
+
+    evconnlistener_disable(listener);
+    s->deaf = true;
+    if (idle)
+        srv_conn_destroy(idle);
+    if (!s->deaf_told || now - s->deaf_told > DEAF_SECONDS) {
+        srv_log(s, false, "a client has to wait, because its connection cannot be accepted: %s", evutil_socket_error_to_string(why));
+        s->deaf_told = now;
+    }
     if (!evtimer_pending(s->tick, NULL))
         srv_arm(s->tick, 0.1);
 }
@@ -668,6 +699,9 @@ void srv_conns_tick(srv_server *s, double now)
     double hurry = s->opt.hurry > 0 ? s->opt.hurry : 1;
 
     bury(s);
+    if (s->deaf && s->listener)
+        evconnlistener_enable(s->listener);
+    s->deaf = false;
     for (srv_conn *c = s->conns; c; c = c->next) {
         if (c->state != SRV_DEAD)
             tick_one(c, now, hurry);
@@ -738,6 +772,8 @@ static swl_status listen_unix(srv_server *s, const char *path, swl_error *err)
     umask(mask);
     s->is_unix = s->loopback = true;
     snprintf(s->url, sizeof s->url, "unix:%s", path);
+    if (s->listener)
+        evconnlistener_set_error_cb(s->listener, on_accept_error);
     return s->listener ? SWL_OK : fail(err, SWL_E_IO, "cannot listen on %s: %s", path, strerror(errno));
 }
 
@@ -771,6 +807,7 @@ static swl_status listen_address(srv_server *s, const struct addrinfo *at, swl_e
     s->port = port_of(evconnlistener_get_fd(s->listener));
     snprintf(s->host, sizeof s->host, "%s", numeric);
     snprintf(s->url, sizeof s->url, at->ai_family == AF_INET6 ? "http://[%s]:%d" : "http://%s:%d", numeric, s->port);
+    evconnlistener_set_error_cb(s->listener, on_accept_error);
     return SWL_OK;
 }
 

@@ -91,6 +91,8 @@ struct srv_server {
     int64_t created;            /* seconds */
     struct event_base *base;
     struct evconnlistener *listener;
+    bool deaf;                  /* a connection could not be accepted; until the next tick */
+    double deaf_told;           /* when the log had that last; 0: never */
     struct event *tick, *flush, *mail, *term, *interrupt;
     bool flush_armed;
     srv_conn *conns;

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import socket
 import string
@@ -344,6 +345,34 @@ class Faults(unittest.TestCase):
             server.post(CHAT, '{"verysecret":')
             server.get("/v1/models/verysecret?verysecret")
             self.assertNotIn("verysecret", server.logged(6))
+
+
+    def test_too_many_open_files(self):
+        """Who comes then waits, the log has it once, and no processor is burnt; a connection that is merely kept open makes room."""
+        def processor_seconds(server):
+            with open("/proc/%d/stat" % server.process.pid) as f:
+                return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+        with Server(hold=3) as server:
+            files = "/proc/%d/fd" % server.process.pid
+            room = [start(server) for _ in range(2)]
+            wait_until(lambda: present(server) == 2)
+            idle = server.connect()
+            idle.request("GET", "/health")
+            self.assertEqual(idle.answer().status, 200)
+            resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (max(map(int, os.listdir(files))) + 1,) * 2)
+            waiting = [start(server) for _ in range(3)]
+            self.assertTrue(idle.closed())
+            wait_until(lambda: "cannot be accepted: Too many open files" in server.stderr())
+            before = processor_seconds(server)
+            time.sleep(1)
+            self.assertLess(processor_seconds(server) - before, 0.5)
+            server.release()
+            for c in room + waiting:
+                self.assertEqual(c.answer().status, 200)
+                c.socket.close()
+            self.assertEqual(server.chat().status, 200)
+            self.assertEqual(server.stderr().count("cannot be accepted"), 1)
+            self.assertNotIn("[warn]", server.stderr())
 
 
 class ALogThatNobodyReads(unittest.TestCase):

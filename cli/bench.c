@@ -21,7 +21,6 @@
 
 enum { LEAVE_FREE_GB = 15, FITTED_TOKENS = 8192, BATCH_MAX = 64, IN_FLIGHT_MAX = 64 };
 
-#define DRIFT_BYTES     (UINT64_C(8) << 20)
 #define DRIVE_BYTES_MAX 8e9 /* of one measurement of the drive: as much as a run reads, but not minutes */
 
 typedef struct bench {
@@ -206,7 +205,7 @@ static swl_status allow_all(swl_model_options *o, swl_error *err)
     if (!st && all.total > usual.limit + usual.limit / 9)
         st = fail(err, SWL_E_BUDGET, "the whole model takes %s in memory; this machine has %s to give",
                   format_bytes(x, all.total), format_bytes(y, usual.limit));
-    o->memory_bytes = all.total + DRIFT_BYTES;
+    o->memory_bytes = all.total + all.drift;
     return st;
 }
 

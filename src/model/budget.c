@@ -143,7 +143,8 @@ swl_status swl_budget_plan(struct swl_model *m, const swl_model_options *opt, sw
     p->pool_all = row * (uint64_t)m->config->n_experts;
     fixed = p->base + p->dense + p->state + p->io;
     needed = fixed + mark + work_bytes(m, chunk ? chunk : CHUNK_MIN) + least_pool;
-    p->floor = needed + DRIFT_BYTES;
+    p->drift = DRIFT_BYTES;
+    p->floor = needed + p->drift;
     room = p->limit > fixed ? p->limit - fixed : 0;
     p->n_marks = choose_marks(room, p->limit > needed ? p->limit - needed : 0, mark);
     p->marks = mark * (uint64_t)p->n_marks;

@@ -9,13 +9,6 @@
 #define ASKING (C(PS) | C(HEALTH) | C(LAUNCH)) /* a server that runs */
 #define EVERY EVERY_COMMAND
 #define INT_TOP 2147483647.0
-#if defined(__x86_64__)
-#define CPU_LEVELS "scalar|avx2|avxvnni|avx512"
-#elif defined(__aarch64__)
-#define CPU_LEVELS "scalar|neon|dotprod|i8mm"
-#else
-#define CPU_LEVELS "scalar"
-#endif
 
 static const char INPUT[] = "Input", SAMPLING[] = "Sampling", MODEL[] = "Model", SERVING[] = "Serving",
                   GETTING[] = "Getting models", CONVERSION[] = "Conversion",
@@ -87,7 +80,7 @@ const option_row option_rows[OPT_COUNT] = {
                      OPT_COUNT, "threads that compute"},
     [OPT_DEVICE] = {"device", 0, TYPE_CHOICE, MODEL, "auto|cpu", "auto", NULL, 0, 0, true, RUNNING, OPT_COUNT,
                     "what computes: the fastest engine there is, or the processor"},
-    [OPT_CPU_MASK] = {"cpu-mask", 0, TYPE_CHOICE, MODEL, CPU_LEVELS, NULL, "the best", 0, 0, true,
+    [OPT_CPU_MASK] = {"cpu-mask", 0, TYPE_CHOICE, MODEL, SWL_CPU_LEVELS("|"), NULL, "the best", 0, 0, true,
                       RUNNING, OPT_COUNT, "highest instruction set to use"},
     [OPT_PREFILL_CHUNK] = {"prefill-chunk", 0, TYPE_INT, MODEL, "N", "0", "the library's", 0, 4096, true, RUNNING,
                            OPT_COUNT, "prompt tokens for each pass; changes speed and memory, never the result"},

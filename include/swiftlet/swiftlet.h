@@ -141,9 +141,17 @@ typedef struct swl_model_options {
     bool describe_only;        /* nothing is loaded: only swl_model_info_get, swl_memory_plan_get and close may follow, and a chat
                                   engine whose requests are made (for their prompts) and not submitted */
     bool exact;                /* float32 activations throughout (slower; for comparison with references) */
-    const char *cpu_level;     /* highest kernel level to use: "scalar", "avx2", "avxvnni", "avx512"; on ARM "scalar", "neon",
-                                  "dotprod", "i8mm"; NULL: best */
+    const char *cpu_level;     /* highest kernel level to use, of SWL_CPU_LEVELS; NULL: best */
 } swl_model_options;
+
+/* The kernel levels of this architecture, lowest first, as one string with SEP (a string) between them. */
+#if defined(__x86_64__)
+#define SWL_CPU_LEVELS(SEP) "scalar" SEP "avx2" SEP "avxvnni" SEP "avx512"
+#elif defined(__aarch64__)
+#define SWL_CPU_LEVELS(SEP) "scalar" SEP "neon" SEP "dotprod" SEP "i8mm"
+#else
+#define SWL_CPU_LEVELS(SEP) "scalar"
+#endif
 
 typedef struct swl_model_info {
     char family[32];           /* model_type of config.json */

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include <swiftlet/swiftlet.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 
@@ -104,23 +106,23 @@ uint32_t swl_cpu_flags(void)
 }
 #endif
 
-/* Of this architecture, lowest first: a level allows its own flag and all above it in this table. */
-static const struct {
-    const char *name;
-    uint32_t flag;
-} levels[] = {
-    {"scalar", 0},
+#define COMMA ,
+static const char *const names[] = {SWL_CPU_LEVELS(COMMA)};
+/* A level allows its own flag and all above it in this table. */
+static const uint32_t own[] = {
+    0,
 #if defined(__x86_64__)
-    {"avx2", SWL_CPU_AVX2}, {"avxvnni", SWL_CPU_AVXVNNI}, {"avx512", SWL_CPU_AVX512 | SWL_CPU_AVX512BF16 | SWL_CPU_NEAR},
+    SWL_CPU_AVX2, SWL_CPU_AVXVNNI, SWL_CPU_AVX512 | SWL_CPU_AVX512BF16 | SWL_CPU_NEAR,
 #elif defined(__aarch64__)
-    {"neon", SWL_CPU_NEON}, {"dotprod", SWL_CPU_DOTPROD}, {"i8mm", SWL_CPU_I8MM},
+    SWL_CPU_NEON, SWL_CPU_DOTPROD, SWL_CPU_I8MM,
 #endif
 };
-enum { N_LEVELS = sizeof levels / sizeof levels[0] };
+enum { N_LEVELS = sizeof own / sizeof own[0] };
+_Static_assert(sizeof names / sizeof names[0] == N_LEVELS, "a level is a name and a flag");
 
 const char *swl_cpu_level(int i)
 {
-    return i < N_LEVELS ? levels[i].name : NULL;
+    return i < N_LEVELS ? names[i] : NULL;
 }
 
 uint32_t swl_cpu_level_mask(const char *name, int *known)
@@ -132,8 +134,8 @@ uint32_t swl_cpu_level_mask(const char *name, int *known)
     if (!strcmp(name, "best"))
         return UINT32_MAX;
     for (i = 0; i < N_LEVELS; i++) {
-        mask |= levels[i].flag;
-        if (!strcmp(name, levels[i].name))
+        mask |= own[i];
+        if (!strcmp(name, names[i]))
             return mask;
     }
     *known = 0;
@@ -145,7 +147,7 @@ const char *swl_cpu_level_name(uint32_t flags)
     int i;
 
     for (i = N_LEVELS - 1; i > 0; i--)
-        if (flags & levels[i].flag)
-            return levels[i].name;
-    return levels[0].name;
+        if (flags & own[i])
+            return names[i];
+    return names[0];
 }

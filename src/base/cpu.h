@@ -18,8 +18,7 @@ enum {
 /* The SWL_CPU_ flags of this machine. */
 uint32_t swl_cpu_flags(void);
 
-/* The levels of this architecture, lowest first: "scalar", then "avx2", "avxvnni", "avx512", or "neon", "dotprod", "i8mm"; NULL
- * behind the last. Static storage. */
+/* The i-th of SWL_CPU_LEVELS, NULL behind the last. Static storage. */
 const char *swl_cpu_level(int i);
 
 /* The flags that a named level allows; "best" allows all.

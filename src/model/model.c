@@ -14,16 +14,6 @@ void swl_model_options_init(swl_model_options *opt)
     opt->lookahead = 1;
 }
 
-static swl_status unknown_level(const char *name, swl_error *err)
-{
-    char names[80] = "";
-    size_t n = 0;
-
-    for (int i = 0; swl_cpu_level(i); i++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", swl_cpu_level(i));
-    return swl_fail(err, SWL_E_ARG, "this machine has no CPU level \"%s\"; its architecture's are %s", name, names);
-}
-
 /* Fills in what the caller left open and refuses what is out of range. */
 static swl_status take_options(swl_model *m, const swl_model_options *opt, int32_t *n_threads, swl_error *err)
 {
@@ -31,7 +21,8 @@ static swl_status take_options(swl_model *m, const swl_model_options *opt, int32
     uint32_t mask = opt->cpu_level ? swl_cpu_level_mask(opt->cpu_level, &known) : UINT32_MAX;
 
     if (!known)
-        return unknown_level(opt->cpu_level, err);
+        return swl_fail(err, SWL_E_ARG, "this machine has no CPU level \"%s\"; its architecture's are %s", opt->cpu_level,
+                        SWL_CPU_LEVELS(", "));
     if (opt->chunk_tokens < 0 || opt->chunk_tokens > SWL_CHUNK_TOKENS_MAX)
         return swl_fail(err, SWL_E_ARG, "chunk of %d tokens, expected 1 to %d", opt->chunk_tokens, SWL_CHUNK_TOKENS_MAX);
     if (opt->ctx_tokens < 0 || opt->ctx_tokens > m->config->ctx_max)

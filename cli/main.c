@@ -107,16 +107,18 @@ static swl_status run(command_id id, int argc, char **argv, bool *verbose, swl_e
     const char **operands = calloc((size_t)argc + 1, sizeof *operands);
     arguments a;
     swl_status st;
+    bool help;
 
     if (!operands)
         return fail(err, SWL_E_NOMEM, "out of memory");
     st = options_parse(&a, id, argc, argv, operands, err);
     *verbose = opt_on(&a, OPT_VERBOSE);
+    help = !st && opt_on(&a, OPT_HELP);
     if (!st)
-        st = out_setup(opt_text(&a, OPT_COLOR), opt_text(&a, OPT_LOG), opt_on(&a, OPT_LOG_JSON), err);
+        st = out_setup(opt_text(&a, OPT_COLOR), help ? NULL : opt_text(&a, OPT_LOG), opt_on(&a, OPT_LOG_JSON), err);
     if (!st && !opt_on(&a, OPT_QUIET))
         options_check_file();
-    if (!st && opt_on(&a, OPT_HELP)) {
+    if (help) {
         help_command(stdout, id);
     } else {
         if (!st)

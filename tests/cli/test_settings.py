@@ -224,5 +224,11 @@ class Log(Home):
         self.assertEqual((p.returncode, p.stdout), (1, b""))
         self.assertIn(b"/nowhere/log", p.stderr)
 
+    def test_help_needs_no_log(self):
+        log = os.path.join(self.home, "log")
+        for path in (log, "/nowhere/log"):
+            self.assertEqual(self.run_("info", "--log", path, "--help").returncode, 0)
+        self.assertFalse(os.path.exists(log))
+
 
 harness.main()

@@ -209,6 +209,7 @@ static json_t *row_object(const bench_setup *b, const bench_row *rows, int i)
     spread s = spread_of(r->seconds, r->n_runs);
     double per_run = (double)r->batch * r->n, tokens = per_run * r->n_runs;
     double bytes = (double)(p->dense_bytes + p->expert_bytes + p->state_bytes + p->kv_bytes);
+    double memory = r->machine.memory_read;
     uint64_t asked = r->stats.expert_hits + r->stats.expert_misses;
     json_t *o = json_object();
 
@@ -229,8 +230,8 @@ static json_t *row_object(const bench_setup *b, const bench_row *rows, int i)
     set(o, "state_bytes_per_token", (double)p->state_bytes / tokens);
     set(o, "kv_bytes_per_token", (double)p->kv_bytes / tokens);
     set(o, "bytes_per_second", bytes / s.sum);
-    set(o, "memory_bytes_per_second", r->machine.memory_read);
-    set(o, "memory_fraction", bytes / s.sum / r->machine.memory_read);
+    json_object_set_new(o, "memory_bytes_per_second", memory > 0 ? out_real(memory) : json_null());
+    json_object_set_new(o, "memory_fraction", memory > 0 ? out_real(bytes / s.sum / memory) : json_null());
     set(o, "multiply_adds_per_second", (double)p->multiply_adds / s.sum);
     set(o, "int8_multiply_adds_per_second", r->machine.int8_multiply_add);
     set(o, "int8_fraction", (double)p->multiply_adds / s.sum / r->machine.int8_multiply_add);
@@ -354,26 +355,6 @@ static void md_setup(const bench_setup *b, const json_t *o)
     out_printf("\n");
 }
 
-static void md_rates(const json_t *rows)
-{
-    json_t *o;
-    size_t i;
-
-    out_printf("| test | depth | batch | t/s | min - max | ms/pass | MB/token | GB/s | memory GB/s | reached | Gmac/s | int8 "
-               "Gmac/s | reached |\n"
-               "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
-    json_array_foreach(rows, i, o)
-    {
-        out_printf("| %s %.0f | %.0f | %.0f | %.2f | %.2f - %.2f | %.1f | %.1f | %.2f | %.2f | %.0f%% | %.1f | %.1f | %.0f%% |\n",
-                   json_string_value(json_object_get(o, "test")), number(o, "tokens"), number(o, "depth"),
-                   number(o, "batch"), number(o, "tokens_per_second"), number(o, "tokens_per_second_min"),
-                   number(o, "tokens_per_second_max"), number(o, "ms_per_pass"), 1e-6 * number(o, "bytes_per_token"),
-                   1e-9 * number(o, "bytes_per_second"), 1e-9 * number(o, "memory_bytes_per_second"),
-                   100 * number(o, "memory_fraction"), 1e-9 * number(o, "multiply_adds_per_second"),
-                   1e-9 * number(o, "int8_multiply_adds_per_second"), 100 * number(o, "int8_fraction"));
-    }
-}
-
 /* A figure that may be missing: "-". */
 static const char *cell(char dst[24], const json_t *o, const char *key, double factor, int digits, const char *unit)
 {
@@ -384,6 +365,27 @@ static const char *cell(char dst[24], const json_t *o, const char *key, double f
     else
         snprintf(dst, 24, "-");
     return dst;
+}
+
+static void md_rates(const json_t *rows)
+{
+    char memory[24], reached[24];
+    json_t *o;
+    size_t i;
+
+    out_printf("| test | depth | batch | t/s | min - max | ms/pass | MB/token | GB/s | memory GB/s | reached | Gmac/s | int8 "
+               "Gmac/s | reached |\n"
+               "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
+    json_array_foreach(rows, i, o)
+    {
+        out_printf("| %s %.0f | %.0f | %.0f | %.2f | %.2f - %.2f | %.1f | %.1f | %.2f | %s | %s | %.1f | %.1f | %.0f%% |\n",
+                   json_string_value(json_object_get(o, "test")), number(o, "tokens"), number(o, "depth"),
+                   number(o, "batch"), number(o, "tokens_per_second"), number(o, "tokens_per_second_min"),
+                   number(o, "tokens_per_second_max"), number(o, "ms_per_pass"), 1e-6 * number(o, "bytes_per_token"),
+                   1e-9 * number(o, "bytes_per_second"), cell(memory, o, "memory_bytes_per_second", 1e-9, 2, ""),
+                   cell(reached, o, "memory_fraction", 100, 0, "%"), 1e-9 * number(o, "multiply_adds_per_second"),
+                   1e-9 * number(o, "int8_multiply_adds_per_second"), 100 * number(o, "int8_fraction"));
+    }
 }
 
 static void md_experts(const bench_setup *b, const json_t *rows)

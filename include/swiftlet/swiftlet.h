@@ -792,7 +792,8 @@ SWL_API void swl_profile_get(swl_model *m, swl_profile *out);
 SWL_API const char *swl_phase_name(swl_phase phase); /* "projections". Static storage. */
 
 typedef struct swl_machine_rates {
-    double memory_read;        /* bytes a second, all of the model's threads, far beyond the caches */
+    double memory_read;        /* bytes a second, all of the model's threads, far beyond the caches; 0: not measured, because the
+                                  dense weights are small and the budget leaves no room for a block of 64 MiB */
     double int8_multiply_add;  /* a second, all of the model's threads, in the instructions of its kernels */
 } swl_machine_rates;
 

@@ -73,7 +73,8 @@ static double rate(struct swl_model *m, int32_t n, void (*job)(void *, int32_t, 
     return median(rates, PASSES);
 }
 
-/* Room for a block of its own: far beyond the caches where the machine and the budget have that much. */
+/* Room for a block of its own: far beyond the caches where the machine and the budget have that much. 0: it would not be beyond them,
+ * or the budget would not hold. */
 static uint64_t block_bytes(const struct swl_model *m)
 {
     uint64_t size = 512 * MIB, left = m->plan.limit > m->plan.total ? m->plan.limit - m->plan.total : 0;
@@ -84,7 +85,7 @@ static uint64_t block_bytes(const struct swl_model *m)
         size = mem.available / 8;
     if (left < size)
         size = left;
-    return size < 64 * MIB ? 64 * MIB : size / MIB * MIB;
+    return size < 64 * MIB ? 0 : size / MIB * MIB;
 }
 
 /* The dense weights when there are enough of them: they are in memory anyway. Else a block of its own. */
@@ -96,6 +97,8 @@ static swl_status measure_memory(struct swl_model *m, peak_run *r, double *out, 
     r->memory = m->weights.arena;
     if (size < 512 * MIB) {
         size = block_bytes(m);
+        if (!size)
+            return SWL_OK;
         r->memory = own = swl_big_alloc(size);
         if (!own)
             return swl_fail(err, SWL_E_NOMEM, "out of memory for %" PRIu64 " bytes to read", size);

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -62,6 +63,13 @@ class Figures(unittest.TestCase):
             self.assertGreater(r["memory_bytes_per_second"], 1e8)
             self.assertGreater(r["int8_multiply_adds_per_second"], 1e8)
             self.assertEqual(r["first_token_seconds"] is None, r["test"] != "prompt")
+
+    def test_the_budget_bounds_the_measuring_too(self):
+        """Where it leaves no room for a block that no cache holds, the rate of memory is not there."""
+        said = harness.run(PROGRAM, "bench", *SMALL, "--memory", "1M").stderr.decode()
+        for r in rows("--no-drive", "--memory", re.search(r"needs (\d+) MiB", said)[1] + "M"):
+            self.assertEqual((r["memory_bytes_per_second"], r["memory_fraction"]), (None, None))
+            self.assertGreater(r["int8_multiply_adds_per_second"], 1e8)
 
     def test_batches_share_weights_and_nothing_else(self):
         one, four = rows("--no-drive", "-p", "0", "-b", "1,4", "-d", "5", "--routes", "same")

@@ -64,7 +64,7 @@ swl_status out_setup(const char *color, const char *log, bool log_json, swl_erro
 
 const char *out_style(style s)
 {
-    static const char *const codes[] = {"\033[0m", "\033[2m", "\033[1m", "\033[31m"};
+    static const char *const codes[] = {"\033[0m", "\033[2m", "\033[31m"};
 
     return colors ? codes[s] : "";
 }

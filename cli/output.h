@@ -14,7 +14,7 @@
 swl_status out_setup(const char *color, const char *log, bool log_json, swl_error *err);
 
 /* Escape sequences for standard error, "" where there are to be no colours. */
-typedef enum style { STYLE_NONE, STYLE_DIM, STYLE_BOLD, STYLE_ERROR } style;
+typedef enum style { STYLE_NONE, STYLE_DIM, STYLE_ERROR } style;
 const char *out_style(style s);
 
 /* Fills err and returns code. */

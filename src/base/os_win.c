@@ -132,13 +132,6 @@ double swl_sysmem_pressure(void)
     return -1;
 }
 
-uint64_t swl_sysmem_peak(void)
-{
-    PROCESS_MEMORY_COUNTERS c = {.cb = sizeof c};
-
-    return GetProcessMemoryInfo(GetCurrentProcess(), &c, sizeof c) ? c.PeakWorkingSetSize : 0;
-}
-
 /* ---- processors -------------------------------------------------------------------------------------------------- */
 
 int32_t swl_cpus_available(void)

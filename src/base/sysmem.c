@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #if !defined(_WIN32) /* os_win.c has the rest */
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum { LINE = 1024 };
@@ -148,19 +147,6 @@ double swl_sysmem_pressure(void)
         v = read_pressure(path);
     }
     return v >= 0 ? v : read_pressure("/proc/pressure/memory");
-}
-
-uint64_t swl_sysmem_peak(void)
-{
-    struct rusage u;
-
-    if (getrusage(RUSAGE_SELF, &u))
-        return 0;
-#if defined(__APPLE__)
-    return (uint64_t)u.ru_maxrss;
-#else
-    return (uint64_t)u.ru_maxrss * 1024;
-#endif
 }
 #endif
 

@@ -23,7 +23,4 @@ uint64_t swl_sysmem_budget(const swl_sysmem *m);
  * it has its own); negative when the system does not say. */
 double swl_sysmem_pressure(void);
 
-/* The highest resident size that this process has had, in bytes; 0: unknown. */
-uint64_t swl_sysmem_peak(void);
-
 #endif

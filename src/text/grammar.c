@@ -342,28 +342,6 @@ swl_status swl_grammar_begin(swl_grammar_state **out, const swl_grammar *g, swl_
     return st;
 }
 
-swl_status swl_grammar_copy(swl_grammar_state **out, const swl_grammar_state *s, swl_error *err)
-{
-    const swl_walk *from = s->walk;
-    swl_status st = new_state(out, from->g, err);
-    swl_walk *w = st ? NULL : (*out)->walk;
-
-    if (!st && (!swl_grow((void **)&w->configs, &w->cap_configs, (size_t)from->n_configs, sizeof *w->configs) ||
-                !swl_grow((void **)&w->frames, &w->cap_frames, (size_t)from->n_frames, sizeof *w->frames)))
-        st = swl_fail(err, SWL_E_NOMEM, "grammar: out of memory");
-    if (st) {
-        swl_grammar_end(*out);
-        *out = NULL;
-        return st;
-    }
-    memcpy(w->configs, from->configs, (size_t)from->n_configs * sizeof *w->configs);
-    memcpy(w->frames, from->frames, (size_t)from->n_frames * sizeof *w->frames);
-    w->n_configs = w->n_current = from->n_current;
-    w->n_frames = from->n_frames;
-    (*out)->n_frames_kept = s->n_frames_kept;
-    return SWL_OK;
-}
-
 void swl_grammar_end(swl_grammar_state *s)
 {
     if (!s)

@@ -27,7 +27,6 @@ swl_status swl_grammar_tool(swl_grammar **out, const swl_tokenizer *t, const jso
 void swl_grammar_free(swl_grammar *g); /* after its states; NULL is allowed */
 
 swl_status swl_grammar_begin(swl_grammar_state **out, const swl_grammar *g, swl_error *err);
-swl_status swl_grammar_copy(swl_grammar_state **out, const swl_grammar_state *s, swl_error *err);
 void swl_grammar_end(swl_grammar_state *s); /* NULL is allowed */
 
 /* Whether the token may come next. Stop tokens: only where the text may end (swl_grammar_complete). Cheap: a draw that is

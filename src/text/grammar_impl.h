@@ -385,8 +385,6 @@ int32_t swl_new_value(swl_compiler *c, const swl_option *options, int32_t n);
 /* grammar_schema.c: a schema as a value, compiled once. The path names it in messages. */
 int32_t swl_compile_value(swl_compiler *c, const json_t *schema, const char *path);
 int32_t swl_compile_parameter(swl_compiler *c, const json_t *schema, const char *path);
-/* The rule of objects of a schema (no reference nor choice). */
-int32_t swl_object_rule(swl_compiler *c, const json_t *schema, const char *path);
 /* The object schemas that a schema allows: calls `each`. */
 void swl_compile_objects(swl_compiler *c, const json_t *schema, const char *path,
                          void (*each)(void *arg, const json_t *schema, const char *path), void *arg);

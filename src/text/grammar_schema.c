@@ -676,17 +676,6 @@ void swl_compile_objects(swl_compiler *c, const json_t *schema, const char *path
     free_gathering(&g);
 }
 
-int32_t swl_object_rule(swl_compiler *c, const json_t *schema, const char *path)
-{
-    gathering g = {.c = c};
-    int32_t rule;
-
-    add_rule(&g, schema, false, path);
-    rule = g.n ? g.options[0].a : 0;
-    free_gathering(&g);
-    return rule;
-}
-
 void swl_compile_rules(swl_compiler *c)
 {
     swl_todo todo;

@@ -201,7 +201,7 @@ typedef struct swl_tpl_loop {
     swl_tpl_scope *scope;
     struct swl_tpl_iter *it;
     swl_tpl_value source, cur, prev, after, changed;
-    bool filtered, exhausted;
+    bool filtered;
     int64_t index0, length; /* length -1: not yet known */
     int depth0;
 } swl_tpl_loop;
@@ -219,7 +219,6 @@ struct swl_tpl_iter {
     bool (*next)(swl_tpl_run *r, swl_tpl_iter *it, swl_tpl_value *out);
     swl_tpl_value src; /* arrays, ranges, strings */
     uint32_t pos;
-    bool reversed;
     swl_tpl_iter *from; /* generators that draw from another */
     swl_tpl_args args;
     int func, mode;

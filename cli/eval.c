@@ -1,7 +1,8 @@
 /*
- * eval.c: swiftlet eval FILE MODEL: how well a model predicts a text, and how far the default arithmetic is from --exact.
+ * eval.c: swiftlet eval MODEL FILE: how well a model predicts a text, and how far the default arithmetic is from --exact.
  * The text is cut into windows of the context's length; each token is predicted from those before it in its window.
  */
+#define _XOPEN_SOURCE 700
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,17 +133,24 @@ static void print_sums(const sums *s, bool exact, bool json)
     out_json(o);
 }
 
-/* FILE MODEL, or the other way round, as other commands have it: a model is a directory. */
+static bool is(const char *path, mode_t kind)
+{
+    struct stat sb;
+
+    return !stat(path, &sb) && (sb.st_mode & S_IFMT) == kind;
+}
+
+/* MODEL FILE as other commands have it, where the model may go by a name, or the other way round. */
 static swl_status open_both(evaluation *v, const arguments *a, const char **file, swl_error *err)
 {
     arguments exact = *a, plain = *a;
     const char *last = a->operands[a->n_operands - 1];
-    struct stat sb;
-    bool model_first = a->n_operands == 2 && !stat(a->operands[0], &sb) && S_ISDIR(sb.st_mode) &&
-                       !(!stat(last, &sb) && S_ISDIR(sb.st_mode));
+    const char *first = a->operands[0];
+    bool model_first = a->n_operands == 2 && !is(first, S_IFREG) &&
+                       (is(last, S_IFREG) || (is(first, S_IFDIR) && !is(last, S_IFDIR)));
     swl_status st;
 
-    *file = model_first ? last : a->operands[0];
+    *file = model_first ? last : first;
     plain.operands += !model_first;
     plain.n_operands = a->n_operands - 1;
     exact = plain;

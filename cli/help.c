@@ -10,7 +10,7 @@ void help_overview(FILE *f)
     fprintf(f, "swiftlet %s: large mixture-of-experts language models in little memory\n\n", swl_version());
     fprintf(f, "  swiftlet chat models/demo.qpack                      talk with a model\n"
                "  swiftlet generate models/demo.qpack -p \"Once\"        continue a text\n"
-               "  swiftlet repack --source DIR --output NAME.qpack     make a container from a checkpoint\n\n");
+               "  swiftlet pull ORG/NAME                               bring a model\n\n");
     fprintf(f, "commands:");
     for (int id = 0; id < CMD_COUNT; id++)
         fprintf(f, " %s", commands[id].name);
@@ -21,7 +21,7 @@ static void help_list(FILE *f)
 {
     fprintf(f, "usage: swiftlet COMMAND [OPTION...] [OPERAND...]\n\n");
     for (int id = 0; id < CMD_COUNT; id++)
-        fprintf(f, "  %-10s %s\n", commands[id].name, commands[id].summary);
+        fprintf(f, "  %-11s %s\n", commands[id].name, commands[id].summary);
     fprintf(f, "\nMODEL is a directory (a .qpack container, an MLX or a Hugging Face checkpoint) or the name of an installed\n"
                "model or what it begins with; none is needed where only one is installed.\n"
                "Options may stand before or after operands; -- ends them. Most can also be set in the environment, as\n"

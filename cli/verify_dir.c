@@ -169,7 +169,7 @@ static swl_status finish(verification *v, const char *dir, swl_status st, swl_er
     json_t *o;
 
     if (!v->json) {
-        if (!st && !v->quiet)
+        if (!st && !v->quiet && v->n_good)
             note("%s: %d files are as they should be", dir, v->n_good);
         json_decref(v->rows);
         return st;

@@ -287,6 +287,10 @@ class Evaluation(unittest.TestCase):
             f.write(b"Once upon a time there was a fox.")
             f.flush()
             self.assertEqual(rows("eval", f.name, MODEL), rows("eval", MODEL, f.name))
+            with tempfile.TemporaryDirectory() as home:
+                os.makedirs(os.path.join(home, "models"))
+                os.symlink(MODEL, os.path.join(home, "models", "org--name.qpack"))
+                self.assertEqual(rows("eval", "org/name", f.name, SWIFTLET_HOME=home), rows("eval", f.name, "org/name", SWIFTLET_HOME=home))
             self.assertEqual(rows("eval", f.name, "-m", MODEL), rows("eval", MODEL, f.name))
 
 

@@ -199,7 +199,8 @@ def hashes_are_written_for_publishers():
     files = packed()
     with Room() as r:
         out = make_dir(r, {p: d for p, d in files.items() if p != "hashes.json"}, "out.qpack")
-        swiftlet(r, None, "verify", "--write-hashes", out)
+        said = swiftlet(r, None, "verify", "--write-hashes", out)[1]
+        same("said", said, "swiftlet: wrote %s/hashes.json\n" % out)
         hashes = json.load(open(os.path.join(out, "hashes.json")))["files"]
         same("hashes", hashes, {p: hashlib.sha256(d).hexdigest() for p, d in files.items() if p != "hashes.json"})
         swiftlet(r, None, "verify", out)

@@ -1,7 +1,7 @@
 /*
  * stage.c: lock, clear, commit and discard the directory that a container is built in.
  *
- *   TARGET.partial   exists only while a run works, or after one that was killed
+ *   TARGET.partial   exists only while a run works, or after one that the next can go on from
  *   TARGET           the result; with replace it keeps its old content until the exchange
  *
  * The lock is a flock on the directory itself, so no lock file has to be removed and none survives in the result. A

@@ -1,37 +1,12 @@
 /* test_batch.c: several conversations in one call, what passes count, and experts by someone else's word. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdio.h>
+#include "case_fixture.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/session.h"
 
-#define CASES SWL_TEST_DATA "/oracle/cases/"
-enum { N = 20, SESSIONS = 5 };
-
-static const int32_t ids[N] = {1, 5, 9, 42, 7, 63, 3, 17, 0, 2, 11, 30, 8, 8, 61, 33, 12, 40, 50, 6};
-
-static swl_model *open_case(const char *name, int32_t chunk)
-{
-    swl_model_options o;
-    swl_model *m;
-    swl_error err;
-    char path[512];
-
-    snprintf(path, sizeof path, "%s%s", CASES, name);
-    swl_model_options_init(&o);
-    o.path = path;
-    o.chunk_tokens = chunk;
-    o.n_threads = 2;
-    if (swl_model_open(&m, &o, &err))
-        fail_msg("%s: %s", name, err.message);
-    return m;
-}
+enum { SESSIONS = 5 };
 
 /* Conversation i: 3 + i tokens from ids[i], then 1 + 2 * i more; which logits it wants differs. */
 static const int32_t first_n[SESSIONS] = {3, 4, 5, 6, 7}, second_n[SESSIONS] = {1, 3, 5, 7, 9};
@@ -51,7 +26,7 @@ static void a_batch_gives_the_rows_of_separate_calls(void **state)
 
     (void)state;
     for (int k = 0; k < 9; k++) {
-        swl_model *m = open_case(names[k / 3], chunks[k % 3]);
+        swl_model *m = open_case(names[k / 3], false, chunks[k % 3], 2);
         size_t vocab = (size_t)m->config->vocab, rows = 0;
         float *alone = calloc(30 * vocab, sizeof *alone), *together = calloc(30 * vocab, sizeof *together);
         swl_session *a, *s[SESSIONS];
@@ -81,7 +56,7 @@ static void a_batch_gives_the_rows_of_separate_calls(void **state)
 
 static void a_refused_batch_runs_nothing(void **state)
 {
-    swl_model *m = open_case("q35moe-a-mlx4", 16), *other = open_case("q35moe-a-mlx4", 16);
+    swl_model *m = open_case("q35moe-a-mlx4", false, 16, 2), *other = open_case("q35moe-a-mlx4", false, 16, 2);
     const int32_t bad = -1;
     swl_session *a, *b, *c;
     swl_error err;
@@ -116,7 +91,7 @@ static void a_refused_batch_runs_nothing(void **state)
  * 4.5 bits a weight, an expert is three matrices. */
 static void passes_count_experts_once_and_products_per_token(void **state)
 {
-    swl_model *m = open_case("q35moe-a-mlx4", 64);
+    swl_model *m = open_case("q35moe-a-mlx4", false, 64, 2);
     const swl_config *c = m->config;
     uint64_t weights = 3 * (uint64_t)c->hidden * (uint64_t)c->expert_width, n_moe = 0, one;
     swl_batch_entry e[3];
@@ -172,7 +147,7 @@ static void passes_count_experts_once_and_products_per_token(void **state)
 static void uniform_routes_are_uniform(void **state)
 {
     enum { DRAWS = 20000 };
-    swl_model *m = open_case("q35moe-a-mlx4", 64);
+    swl_model *m = open_case("q35moe-a-mlx4", false, 64, 2);
     int32_t n = m->config->n_experts, k = m->config->n_experts_used, *counts = calloc((size_t)n, sizeof *counts);
     double expected = (double)DRAWS * k / n;
 

@@ -1,12 +1,8 @@
 /* Sessions on the tiny reference models: snapshots, refusals, batches of several conversations. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "case_fixture.h"
+
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,30 +11,6 @@
 
 #include "base/cpu.h"
 #include "base/file.h"
-#include "session/session.h"
-
-#define CASES SWL_TEST_DATA "/oracle/cases/"
-enum { N = 20 };
-
-static const int32_t ids[N] = {1, 5, 9, 42, 7, 63, 3, 17, 0, 2, 11, 30, 8, 8, 61, 33, 12, 40, 50, 6};
-
-static swl_model *open_case(const char *name, bool exact, int32_t chunk)
-{
-    swl_model_options o;
-    swl_model *m;
-    swl_error err;
-    char path[512];
-
-    snprintf(path, sizeof path, "%s%s", CASES, name);
-    swl_model_options_init(&o);
-    o.path = path;
-    o.exact = exact;
-    o.chunk_tokens = chunk;
-    o.n_threads = 2;
-    if (swl_model_open(&m, &o, &err))
-        fail_msg("%s: %s", name, err.message);
-    return m;
-}
 
 static float *run_all(swl_model *m, const int32_t *tokens, int32_t n)
 {
@@ -62,7 +34,7 @@ static void a_saved_state_goes_on_to_the_bit(void **state)
     close(fd);
     for (i = 0; i < 3; i++)
         for (exact = 0; exact < 2; exact++) {
-            swl_model *m = open_case(names[i], exact, 0);
+            swl_model *m = open_case(names[i], exact, 0, 2);
             size_t row = (size_t)m->config->vocab * sizeof(float);
             float *want = run_all(m, ids, N), *got = malloc(row * N);
             swl_session *a, *b;
@@ -88,8 +60,8 @@ static void a_saved_state_goes_on_to_the_bit(void **state)
 static void foreign_and_damaged_snapshots_are_refused(void **state)
 {
     char path[] = "/tmp/swl-snap-XXXXXX";
-    swl_model *m = open_case("next-a-mlx4", false, 0), *other = open_case("q35moe-a-mlx4", false, 0);
-    swl_model *exact = open_case("next-a-mlx4", true, 0);
+    swl_model *m = open_case("next-a-mlx4", false, 0, 2), *other = open_case("q35moe-a-mlx4", false, 0, 2);
+    swl_model *exact = open_case("next-a-mlx4", true, 0, 2);
     swl_session *s, *o, *x;
     swl_error err;
     char *data;
@@ -132,7 +104,7 @@ static void foreign_and_damaged_snapshots_are_refused(void **state)
 
 static void refusals_leave_the_session_as_it_was(void **state)
 {
-    swl_model *m = open_case("q35moe-a-mlx4", false, 4);
+    swl_model *m = open_case("q35moe-a-mlx4", false, 4, 2);
     const int32_t bad[6] = {1, 2, 3, 4, 5, 100000};
     float *want = run_all(m, ids, N), *got = malloc((size_t)N * (size_t)m->config->vocab * sizeof *got);
     int32_t *many = calloc((size_t)m->ctx_tokens + 1, sizeof *many);
@@ -164,7 +136,7 @@ static void a_batch_gives_the_bits_of_each_conversation_alone(void **state)
 
     (void)state;
     for (c = 0; c < 3; c++) {
-        swl_model *m = open_case(names[c], false, 64);
+        swl_model *m = open_case(names[c], false, 64, 2);
         size_t vocab = (size_t)m->config->vocab;
         float *got = calloc(21 * vocab, sizeof *got), *at = got;
         swl_batch_item items[3];
@@ -199,7 +171,7 @@ static void the_pool_does_not_change_a_bit(void **state)
 
     (void)state;
     for (c = 0; c < 3; c++) {
-        swl_model *m = open_case(names[c], false, 0);
+        swl_model *m = open_case(names[c], false, 0, 2);
         size_t bytes = (size_t)N * (size_t)m->config->vocab * sizeof(float);
         float *want = run_all(m, ids, N);
         int32_t slots, experts = m->config->n_experts, k = m->config->n_experts_used;
@@ -234,7 +206,7 @@ static void going_back_is_as_if_never_gone(void **state)
 
     (void)state;
     for (c = 0; c < 3; c++) {
-        swl_model *m = open_case(names[c], false, 0);
+        swl_model *m = open_case(names[c], false, 0, 2);
         size_t row = (size_t)m->config->vocab * sizeof(float);
         float *want = run_all(m, ids, N), *got = malloc(row * N);
         swl_session *s, *f;
@@ -366,7 +338,7 @@ static void *cancel_soon(void *arg)
 static void a_prompt_can_be_stopped(void **state)
 {
     enum { LONG = 2000 };
-    swl_model *m = open_case("next-a-mlx4", true, 0);
+    swl_model *m = open_case("next-a-mlx4", true, 0, 2);
     size_t row = (size_t)m->config->vocab * sizeof(float);
     float *want = run_all(m, ids, N), *got = malloc(row * N);
     int32_t *prompt = calloc(LONG, sizeof *prompt);
@@ -405,7 +377,7 @@ static void a_prompt_can_be_stopped(void **state)
 static void a_pool_that_changes_size_changes_no_bit(void **state)
 {
     static const uint64_t bytes[] = {0, 1 << 20, 40000, UINT64_MAX, 1, 300000};
-    swl_model *m = open_case("next-a-mlx4", false, 0);
+    swl_model *m = open_case("next-a-mlx4", false, 0, 2);
     size_t vocab = (size_t)m->config->vocab;
     float *want = run_all(m, ids, N), *got = malloc(vocab * sizeof *got);
     swl_session *s;
@@ -454,7 +426,7 @@ static bool note_call(void *arg, int32_t n_done, int32_t n_total)
 /* A prompt of many pieces that has no place, or a bad id at its end, must not run for minutes before it is refused. */
 static void a_prompt_that_has_no_place_is_refused_before_it_runs(void **state)
 {
-    swl_model *m = open_case("q35moe-a-mlx4", false, 4);
+    swl_model *m = open_case("q35moe-a-mlx4", false, 4, 2);
     int32_t n = m->ctx_tokens, *prompt = calloc((size_t)n + 1, sizeof *prompt);
     swl_generate_options o;
     swl_generate_result r;

@@ -1,42 +1,18 @@
 /* The reference models over a store that misbehaves: pools of every size, reads that are late, reordered, short or failing,
  * resizing between tokens, recorded and replayed routes. The same bits or a clean error. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdio.h>
+#include "case_fixture.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "session/session.h"
 #include "store/io_fake.h"
 
-#define CASES SWL_TEST_DATA "/oracle/cases/"
-enum { N = 20, FIRST = 13 };
+enum { FIRST = 13 };
 
 static const char *const names[] = {"next-a-mlx4", "q35moe-b-mlxmixed", "q35moe-c-mlx5g32s", "golden-q35-moe"};
-static const int32_t ids[N] = {1, 5, 9, 42, 7, 63, 3, 17, 0, 2, 11, 30, 8, 8, 61, 33, 12, 40, 50, 6};
-
-static swl_model *open_case(const char *name)
-{
-    swl_model_options o;
-    swl_model *m;
-    swl_error err;
-    char path[512];
-
-    snprintf(path, sizeof path, "%s%s", CASES, name);
-    swl_model_options_init(&o);
-    o.path = path;
-    o.chunk_tokens = 8;
-    o.n_threads = 1;
-    if (swl_model_open(&m, &o, &err))
-        fail_msg("%s: %s", name, err.message);
-    return m;
-}
 
 /* Gives the model a store of this size on a fake. */
 static io_fake *use_fake(swl_model *m, int32_t slots, int32_t stage, uint64_t seed)
@@ -86,7 +62,7 @@ static void any_pool_and_any_order_of_reads_give_the_same_bits(void **state)
 
     (void)state;
     for (c = 0; c < sizeof names / sizeof *names; c++) {
-        swl_model *m = open_case(names[c]);
+        swl_model *m = open_case(names[c], false, 8, 1);
         int32_t k = m->config->n_experts_used, n = m->config->n_experts, slots;
         size_t bytes = (size_t)N * (size_t)m->config->vocab * sizeof(float);
         float *want = calloc(1, bytes), *got = malloc(bytes);
@@ -109,7 +85,7 @@ static void any_pool_and_any_order_of_reads_give_the_same_bits(void **state)
 /* Each read operation fails in turn; the model goes on afterwards as if nothing had been. */
 static void a_failing_read_never_becomes_a_wrong_logit(void **state)
 {
-    swl_model *m = open_case(names[0]);
+    swl_model *m = open_case(names[0], false, 8, 1);
     size_t bytes = (size_t)N * (size_t)m->config->vocab * sizeof(float);
     float *want = calloc(1, bytes), *got = malloc(bytes);
     int64_t at, step = 1;
@@ -146,7 +122,7 @@ static void a_failing_read_never_becomes_a_wrong_logit(void **state)
 static void recorded_routes_replay_to_the_same_bits(void **state)
 {
     char a[] = "/tmp/swl-routes-XXXXXX", b[] = "/tmp/swl-routes-XXXXXX";
-    swl_model *m = open_case(names[1]), *other = open_case(names[0]);
+    swl_model *m = open_case(names[1], false, 8, 1), *other = open_case(names[0], false, 8, 1);
     size_t bytes = (size_t)N * (size_t)m->config->vocab * sizeof(float);
     float *want = calloc(1, bytes), *got = malloc(bytes);
     swl_route_log *log, *again;
@@ -205,7 +181,7 @@ static uint64_t misses(swl_model *m, swl_passes passes, float *logits)
 /* Reading alone reads what whole passes read; computing alone reads nothing and leaves what is in memory as it is. */
 static void a_pass_can_be_had_in_halves(void **state)
 {
-    swl_model *m = open_case(names[1]);
+    swl_model *m = open_case(names[1], false, 8, 1);
     const swl_config *c = m->config;
     size_t bytes = (size_t)N * (size_t)c->vocab * sizeof(float);
     float *want = calloc(1, bytes), *got = malloc(bytes);

@@ -3,6 +3,7 @@
  * Whatever the JSON is, it ends in a grammar or in an error with a message. With a grammar: a mask is never empty, a
  * chosen token of it is allowed and goes on, other tokens are as the mask says, and the text is UTF-8.
  */
+#include "fuzz/byte_bpe.h"
 #include "fuzz/fuzz.h"
 
 #include <string.h>
@@ -18,35 +19,13 @@ static swl_tokenizer *make_tokenizer(void)
     static const char *const merges[] = {"\\\" :",   "{ \\\"",   "\\\" ,",        "t r",           "u e",   "tr ue",
                                          "} }",      "a a",      "aa aa",         "\u00c3 \u00a9", "1 0",   "< /",
                                          ", \u0120", "\u010a <", "\u00f0 \u0141", "\\\" }",        "\\\\ u"};
-    char json[16384], *p = json, *end = json + sizeof json;
-    int32_t next = 0x100, n = sizeof merges / sizeof merges[0];
+    static const char added[] = "{\"id\":300,\"content\":\"<|im_end|>\"},{\"id\":301,\"content\":\"<tool_call>\"},"
+                                "{\"id\":302,\"content\":\"</tool_call>\"}";
+    char json[BYTE_BPE_JSON];
     swl_tokenizer *t = swl_calloc(1, sizeof *t);
     swl_error err;
 
-    p += snprintf(
-        p, (size_t)(end - p),
-        "{\"normalizer\":{\"type\":\"NFC\"},\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":"
-        "\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
-        "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{L}\\\\p{M}]+|\\\\p{N}| "
-        "?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}},{\"type\":"
-        "\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]},\"added_tokens\":[{\"id\":300,"
-        "\"content\":\"<|im_end|>\"},{\"id\":301,\"content\":\"<tool_call>\"},{\"id\":302,\"content\":\"</"
-        "tool_call>\"}],"
-        "\"model\":{\"type\":\"BPE\",\"vocab\":{");
-    for (int32_t b = 0; b < 256; b++) {
-        bool self = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-
-        p += snprintf(p, (size_t)(end - p), "\"\\u%04x\":%d,", self ? b : next++, b);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        const char *space = strchr(merges[i], ' ');
-
-        p += snprintf(p, (size_t)(end - p), "\"%.*s%s\":%d%s", (int)(space - merges[i]), merges[i], space + 1, 256 + i,
-                      i + 1 < n ? "," : "},\"merges\":[");
-    }
-    for (int32_t i = 0; i < n; i++)
-        p += snprintf(p, (size_t)(end - p), "\"%s\"%s", merges[i], i + 1 < n ? "," : "]}}");
-    CHECK(t && !swl_tokenizer_parse(t, json, (size_t)(p - json), "t", &err));
+    CHECK(t && !swl_tokenizer_parse(t, json, byte_bpe(json, added, merges, sizeof merges / sizeof merges[0]), "t", &err));
     t->flags[300] |= SWL_TOKEN_STOP;
     return t;
 }

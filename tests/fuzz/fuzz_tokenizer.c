@@ -3,6 +3,7 @@
  * text for a small fixed tokenizer. Encoding and decoding give the NFC of the text with invalid parts replaced, and
  * doing it again changes nothing.
  */
+#include "fuzz/byte_bpe.h"
 #include "fuzz/fuzz.h"
 
 #include <string.h>
@@ -101,34 +102,13 @@ static const swl_tokenizer *fixed(void)
     static const char *const merges[] = {"t h",   "h e",           "th e",          "\u0120 the",
                                          "i n",   "\u00c3 \u00a9", "\u0120 \u0120", "a a",
                                          "aa aa", "\u00cc \u0123", "e \u00cc\u0123"};
+    static const char added[] = "{\"id\":300,\"content\":\"<|im_end|>\"},{\"id\":301,\"content\":\"<think>\"}";
     static swl_tokenizer *t;
-    char json[16384], *p = json, *end = json + sizeof json;
-    int32_t next = 0x100, n = sizeof merges / sizeof merges[0];
+    char json[BYTE_BPE_JSON];
 
     if (t)
         return t;
-    p += snprintf(
-        p, (size_t)(end - p),
-        "{\"normalizer\":{\"type\":\"NFC\"},\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":{\"type\":"
-        "\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":"
-        "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{L}\\\\p{M}]+|\\\\p{N}| "
-        "?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}},{\"type\":"
-        "\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]},\"added_tokens\":[{\"id\":300,"
-        "\"content\":\"<|im_end|>\"},{\"id\":301,\"content\":\"<think>\"}],\"model\":{\"type\":\"BPE\",\"vocab\":{");
-    for (int32_t b = 0; b < 256; b++) {
-        bool self = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-
-        p += snprintf(p, (size_t)(end - p), "\"\\u%04x\":%d,", self ? b : next++, b);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        const char *space = strchr(merges[i], ' ');
-
-        p += snprintf(p, (size_t)(end - p), "\"%.*s%s\":%d%s", (int)(space - merges[i]), merges[i], space + 1, 256 + i,
-                      i + 1 < n ? "," : "},\"merges\":[");
-    }
-    for (int32_t i = 0; i < n; i++)
-        p += snprintf(p, (size_t)(end - p), "\"%s\"%s", merges[i], i + 1 < n ? "," : "]}}");
-    t = parse(json, (size_t)(p - json));
+    t = parse(json, byte_bpe(json, added, merges, sizeof merges / sizeof merges[0]));
     CHECK(t);
     return t;
 }

@@ -479,22 +479,6 @@ static const char *finish_reason(const srv_choice *c)
     return c->n_calls ? "tool_calls" : "stop";
 }
 
-static void put_usage(srv_text *t, const srv_job *j)
-{
-    swl_usage u = srv_usage_sum(j);
-
-    srv_open(t, "usage", '{');
-    srv_int(t, "prompt_tokens", u.n_prompt);
-    srv_int(t, "completion_tokens", u.n_generated);
-    srv_int(t, "total_tokens", (int64_t)u.n_prompt + u.n_generated);
-    srv_open(t, "prompt_tokens_details", '{');
-    srv_int(t, "cached_tokens", u.n_cached);
-    srv_close(t, '}');
-    srv_open(t, "completion_tokens_details", '{');
-    srv_int(t, "reasoning_tokens", u.n_reasoning);
-    srv_puts(t, "}}");
-}
-
 static void end(srv_choice *c)
 {
     srv_job *j = c->job;
@@ -514,7 +498,7 @@ static void finish(srv_job *j)
     if (j->ask.include_usage) {
         t = begin_object(j, "chat.completion.chunk", true);
         srv_puts(t, ",\"choices\":[]");
-        put_usage(t, j);
+        srv_put_usage(t, j, true);
         srv_timings(srv_job_choice(j), t);
         srv_puts(t, "}\n\n");
         srv_job_write(j, t);
@@ -595,7 +579,7 @@ static void whole(srv_job *j, srv_text *t)
     for (int32_t i = 0; i < j->n_choices; i++)
         whole_choice(t, &j->choices[i]);
     srv_close(t, ']');
-    put_usage(t, j);
+    srv_put_usage(t, j, true);
     srv_timings(srv_job_choice(j), t);
     srv_close(t, '}');
 }

@@ -267,19 +267,6 @@ static void begin_object(srv_job *j, srv_text *t)
     srv_str(t, "system_fingerprint", j->server->build);
 }
 
-static void put_usage(srv_text *t, const srv_job *j)
-{
-    swl_usage u = srv_usage_sum(j);
-
-    srv_open(t, "usage", '{');
-    srv_int(t, "prompt_tokens", u.n_prompt);
-    srv_int(t, "completion_tokens", u.n_generated);
-    srv_int(t, "total_tokens", (int64_t)u.n_prompt + u.n_generated);
-    srv_puts(t, ",\"prompt_tokens_details\":{");
-    srv_int(t, "cached_tokens", u.n_cached);
-    srv_puts(t, "}}");
-}
-
 static void put_prompt(srv_text *t, const srv_choice *c)
 {
     const int32_t *ids = swl_request_prompt(c->request);
@@ -356,7 +343,7 @@ static void finish(srv_job *j)
         srv_puts(t, "data: {");
         begin_object(j, t);
         srv_puts(t, ",\"choices\":[]");
-        put_usage(t, j);
+        srv_put_usage(t, j, false);
         srv_puts(t, "}\n\n");
         srv_job_write(j, t);
     }
@@ -388,7 +375,7 @@ static void whole(srv_job *j, srv_text *t)
         srv_text_free(&text);
     }
     srv_close(t, ']');
-    put_usage(t, j);
+    srv_put_usage(t, j, false);
     srv_timings(srv_job_choice(j), t);
     srv_close(t, '}');
 }

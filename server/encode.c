@@ -59,6 +59,25 @@ swl_usage srv_usage_sum(const srv_job *j)
     return sum;
 }
 
+void srv_put_usage(srv_text *t, const srv_job *j, bool reasoning)
+{
+    swl_usage u = srv_usage_sum(j);
+
+    srv_open(t, "usage", '{');
+    srv_int(t, "prompt_tokens", u.n_prompt);
+    srv_int(t, "completion_tokens", u.n_generated);
+    srv_int(t, "total_tokens", (int64_t)u.n_prompt + u.n_generated);
+    srv_open(t, "prompt_tokens_details", '{');
+    srv_int(t, "cached_tokens", u.n_cached);
+    srv_close(t, '}');
+    if (reasoning) {
+        srv_open(t, "completion_tokens_details", '{');
+        srv_int(t, "reasoning_tokens", u.n_reasoning);
+        srv_close(t, '}');
+    }
+    srv_close(t, '}');
+}
+
 void srv_token_json(srv_text *t, const srv_job *j, int32_t id)
 {
     int32_t n = 0;

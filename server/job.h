@@ -157,6 +157,8 @@ void srv_end_event(srv_job *j);
 
 void srv_timings(const srv_choice *c, srv_text *t);
 swl_usage srv_usage_sum(const srv_job *j);
+/* The member "usage" in the form of OpenAI's older dialects. */
+void srv_put_usage(srv_text *t, const srv_job *j, bool reasoning);
 /* A token as JSON string: ill-formed UTF-8 replaced. */
 void srv_token_json(srv_text *t, const srv_job *j, int32_t id);
 void srv_token_bytes(srv_text *t, const srv_job *j, int32_t id);

@@ -93,7 +93,7 @@ const option_row option_rows[OPT_COUNT] = {
     [OPT_IO_DEPTH] = {"io-depth", 0, TYPE_INT, MODEL, "N", "0", "what suits the drive", 0, 128, true, RUNNING, OPT_COUNT,
                       "reads in flight"},
     [OPT_LOOKAHEAD] = {"lookahead", 0, TYPE_INT, MODEL, "N", "1", NULL, 0, 4, true, RUNNING, OPT_COUNT,
-                       "experts of the next layer to read on a guess while the drive is idle"},
+                       "experts of the next layer to read on a guess while the drive is idle (for a prompt as many as fit); 0: none"},
     [OPT_CACHE_POLICY] = {"cache-policy", 0, TYPE_CHOICE, MODEL, "hybrid|lru|lfu-decay", "hybrid", NULL, 0, 0, true, RUNNING,
                           OPT_COUNT, "which experts stay in memory"},
     [OPT_CHECKSUMS] = {"checksums", 0, TYPE_SWITCH, MODEL, NULL, "on", NULL, 0, 0, true, RUNNING, OPT_COUNT,

@@ -135,7 +135,8 @@ typedef struct swl_model_options {
     int32_t io_depth;          /* reads in flight; 0: what suits the drive */
     const char *io_cache;      /* file that remembers what a probe of the drive found; NULL: a probe at every open, if the
                                   pool cannot hold all experts and there are many */
-    int32_t lookahead;         /* experts of the next layer to read on a guess while the drive is idle: 1; 0: none */
+    int32_t lookahead;         /* experts of the next layer to read on a guess while the drive is idle: 1, for a prompt as many as
+                                  fit; 0: none */
     bool no_checksums;         /* do not verify experts when they are loaded */
     const char *cache_policy;  /* which experts stay in the pool: "hybrid", "lru", "lfu-decay"; NULL: default */
     bool describe_only;        /* nothing is loaded: only swl_model_info_get, swl_memory_plan_get and close may follow, and a chat

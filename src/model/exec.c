@@ -37,7 +37,8 @@ static void group_job(void *arg, int32_t i, int32_t next, int32_t worker)
     const swl_piece *p = &r->g->pieces[j->piece];
     swl_matrix w = p->w;
 
-    (void)worker;
+    if (!worker && r->m->store && r->n > 1) /* what a prompt reads ahead is more than the system takes at once */
+        swl_store_pump(r->m->store);
     if (after)
         w.next = swl_matrix_upcoming(&r->g->pieces[after->piece].w, r->g->pieces[after->piece].row0 + after->row);
     pick_matmul(r->m, &w, p->float_act)(&w, p->row0 + j->row, j->n_rows, r->a, NULL, r->n, r->out + p->dst + j->row,

@@ -225,7 +225,7 @@ struct swl_model {
     swl_weights weights;
     swl_store *store;               /* NULL without experts */
     swl_io_choice io;
-    int32_t lookahead;              /* experts of the next layer to guess, 0: none */
+    int32_t lookahead;              /* experts of the next layer to guess for a token; 0: none, for a prompt neither */
     swl_threads *threads;
     swl_kernels k;
     swl_work work;
@@ -270,7 +270,7 @@ void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n);
 swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n, swl_error *err);
 /* For SWL_PASSES_READ: the layer's experts for n rows pass by, nothing is computed. */
 swl_status swl_moe_read(struct swl_model *m, int32_t layer, int32_t n, swl_error *err);
-/* Before a layer's turn, with one row in work->x: tells the store which of its experts are likely. */
+/* Before a layer's turn, with the rows in work->x: tells the store which of its experts are likely. */
 void swl_moe_guess(struct swl_model *m, int32_t layer);
 
 /* ---- exec.c: work cut for the worker team --------------------------------------------------------------------------- */
@@ -322,8 +322,9 @@ void swl_profile_experts(struct swl_model *m, int32_t n_experts, int32_t n_pairs
 /* Replaces the chosen experts of n_rows rows, not their weights, if someone else's word counts than the router's; and
  * writes down what was chosen, if that is recorded. */
 swl_status swl_routes_apply(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err);
-/* A guess at the experts of the next row where they are not the router's: right as often as a router's would be. */
-void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t *ids);
+/* A guess at the experts of every step-th row of the next call where they are not the router's, to work->topk: right as often as
+ * a router's would be. */
+void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t step);
 
 /* ---- pressure.c ------------------------------------------------------------------------------------------------------- */
 

@@ -278,21 +278,56 @@ swl_status swl_moe_read(struct swl_model *m, int32_t layer, int32_t n_rows, swl_
     return run_waves(m, layer, announce(m, layer, n_rows), err);
 }
 
-/* The router of the next layer, applied to what this layer leaves: most of its experts are named so, and the likeliest of
- * those that are not in memory can be read while the next mixer computes. Only for single tokens: a prompt reads nearly
- * every expert anyway. */
+/* ---- guessing ------------------------------------------------------------------------------------------------------- */
+
+/* Rows of a prompt whose experts are guessed, evenly spread: what these use most, the others use too. */
+enum { GUESS_ROWS = 256 };
+
+static const float *spread_rows(struct swl_model *m, int32_t step, int32_t n)
+{
+    swl_work *w = &m->work;
+    int64_t hidden = m->config->hidden;
+    int32_t i;
+
+    for (i = 0; step > 1 && i < n; i++)
+        memcpy(w->y + i * hidden, w->x + i * step * hidden, (size_t)hidden * sizeof(float));
+    return step > 1 ? w->y : w->x;
+}
+
+/* Lists the experts that are guessed for so many rows that one of them at least is right, even if one guess in five is wrong
+ * and these fall on all experts alike; ascending, as they will be wanted. Returns how many. */
+static int32_t sure_experts(struct swl_model *m, int32_t n_rows)
+{
+    swl_work *w = &m->work;
+    int32_t n_experts = m->config->n_experts, n_pairs = n_rows * m->config->n_experts_used, i, n = 0;
+    int32_t least = 2 + 2 * n_pairs / (5 * n_experts);
+
+    memset(w->chosen_rows, 0, (size_t)n_experts * sizeof *w->chosen_rows);
+    for (i = 0; i < n_pairs; i++)
+        w->chosen_rows[w->topk[i]]++;
+    for (i = 0; i < n_experts; i++)
+        if (w->chosen_rows[i] >= least)
+            w->chosen[n++] = i;
+    return n;
+}
+
+/* The router of the next layer, applied to what this layer leaves: most of its experts are named so, and of those that are not
+ * in memory a token's likeliest, or those that a prompt is sure to use, can be read while the next mixer computes. */
 void swl_moe_guess(struct swl_model *m, int32_t layer)
 {
     const swl_layer *l = &m->weights.layers[layer];
     swl_work *w = &m->work;
-    int32_t n_experts = m->config->n_experts, k = m->config->n_experts_used;
+    int32_t step = (w->n_rows + GUESS_ROWS - 1) / GUESS_ROWS, n = (w->n_rows + step - 1) / step;
 
     swl_phase_enter(m, SWL_PHASE_ROUTER);
-    swl_norm_rows(m, &w->norm, w->x, l->norm_post, 1);
-    swl_group_run(m, &l->router, &w->norm, 1, w->router, n_experts + 1);
-    top_k(w->router, n_experts, k, w->topk);
-    swl_phase_enter(m, SWL_PHASE_OTHER);
+    swl_norm_rows(m, &w->norm, spread_rows(m, step, n), l->norm_post, n);
+    swl_group_run(m, &l->router, &w->norm, n, w->router, m->config->n_experts + 1);
+    swl_threads_run(m->threads, n, route_job, m);
     if (m->override.log || m->override.routes != SWL_ROUTES_MODEL)
-        swl_routes_guess(m, layer, w->topk);
-    swl_store_prefetch(m->store, layer, w->topk, k, m->lookahead);
+        swl_routes_guess(m, layer, step);
+    swl_phase_enter(m, SWL_PHASE_OTHER);
+    if (w->n_rows == 1)
+        swl_store_prefetch(m->store, layer, w->topk, m->config->n_experts_used, m->lookahead, SWL_LEASE_ALL);
+    else
+        swl_store_prefetch(m->store, layer, w->chosen, sure_experts(m, n), m->config->n_experts, SWL_LEASE_STREAM);
 }

@@ -44,11 +44,9 @@ static uint64_t draw_first(const struct swl_model *m, int32_t *ids)
 
 static void draw_rows(struct swl_model *m, int32_t n_rows)
 {
-    swl_router_override *o = &m->override;
+    const swl_router_override *o = &m->override;
     int32_t k = m->config->n_experts_used, row, i;
     uint64_t state = draw_first(m, m->work.topk);
-
-    o->n_calls++;
 
     for (row = 1; row < n_rows; row++) {
         int32_t *ids = m->work.topk + (int64_t)row * k;
@@ -73,7 +71,7 @@ static int32_t moe_index(const struct swl_model *m, int32_t layer)
 
 static void replay_rows(struct swl_model *m, int32_t index, int32_t n_rows)
 {
-    swl_router_override *o = &m->override;
+    const swl_router_override *o = &m->override;
     int32_t k = m->config->n_experts_used, row, i;
 
     for (row = 0; row < n_rows; row++) {
@@ -83,8 +81,15 @@ static void replay_rows(struct swl_model *m, int32_t index, int32_t n_rows)
         for (i = 0; i < k; i++)
             m->work.topk[(int64_t)row * k + i] = ids[i];
     }
-    if (index == o->log->n_layers - 1)
-        o->token = (o->token + n_rows) % o->log->n_tokens;
+}
+
+/* What the next call for this layer will use. */
+static void next_rows(struct swl_model *m, int32_t layer, int32_t n_rows)
+{
+    if (m->override.log)
+        replay_rows(m, moe_index(m, layer), n_rows);
+    else
+        draw_rows(m, n_rows);
 }
 
 /* Of all k guesses about 80 % come true with trained weights, and of the likeliest more than of the others; here it is drawn:
@@ -92,37 +97,45 @@ static void replay_rows(struct swl_model *m, int32_t index, int32_t n_rows)
  * on the likeliest two guesses not in memory were used, and three quarters of those on four. */
 enum { WRONG_PER_MILLE = 200 };
 
-void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t *ids)
+static void blur(const struct swl_model *m, uint64_t *state, int32_t *ids)
 {
-    swl_router_override *o = &m->override;
-    uint64_t state = o->seed + UINT64_C(0x5851f42d4c957f2d) * (o->n_calls + 1);
     int32_t k = m->config->n_experts_used, i;
 
-    if (o->log) {
-        int64_t row = o->token % o->log->n_tokens * o->log->n_layers + moe_index(m, layer);
-
-        for (i = 0; i < k; i++)
-            ids[i] = o->log->ids[row * k + i];
-        state += (uint64_t)row * UINT64_C(0xd1342543de82ef95);
-    } else {
-        draw_first(m, ids);
-    }
     for (i = 0; i < k; i++) {
-        int32_t other = (int32_t)(draw(&state) % (uint64_t)m->config->n_experts);
+        int32_t other = (int32_t)(draw(state) % (uint64_t)m->config->n_experts);
 
-        if (draw(&state) % 1000 < (uint64_t)(WRONG_PER_MILLE * (2 * i + 1) / k) && !holds(ids, k, other))
+        if (draw(state) % 1000 < (uint64_t)(WRONG_PER_MILLE * (2 * i + 1) / k) && !holds(ids, k, other))
             ids[i] = other;
+    }
+}
+
+void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t step)
+{
+    const swl_router_override *o = &m->override;
+    uint64_t state = o->seed + UINT64_C(0x5851f42d4c957f2d) * (o->n_calls + 1);
+    int32_t k = m->config->n_experts_used, row, i, *ids = m->work.topk;
+
+    if (o->log)
+        state += (uint64_t)(o->token * o->log->n_layers + moe_index(m, layer)) * UINT64_C(0xd1342543de82ef95);
+    next_rows(m, layer, m->work.n_rows);
+    for (row = 0; row < m->work.n_rows; row += step, ids += k) {
+        for (i = 0; i < k; i++)
+            ids[i] = m->work.topk[(int64_t)row * k + i];
+        blur(m, &state, ids);
     }
 }
 
 swl_status swl_routes_apply(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err)
 {
-    int32_t index = m->override.log || m->recorder ? moe_index(m, layer) : 0;
+    swl_router_override *o = &m->override;
+    int32_t index = o->log || m->recorder ? moe_index(m, layer) : 0;
 
-    if (m->override.log)
-        replay_rows(m, index, n_rows);
-    else if (m->override.routes != SWL_ROUTES_MODEL)
-        draw_rows(m, n_rows);
+    if (o->log || o->routes != SWL_ROUTES_MODEL)
+        next_rows(m, layer, n_rows);
+    if (o->log && index == o->log->n_layers - 1)
+        o->token = (o->token + n_rows) % o->log->n_tokens;
+    else if (!o->log && o->routes != SWL_ROUTES_MODEL)
+        o->n_calls++;
     return m->recorder ? swl_route_writer_add(m->recorder, index, m->work.topk, n_rows, err) : SWL_OK;
 }
 

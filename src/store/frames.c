@@ -10,6 +10,8 @@
 #include "base/status.h"
 #include "store/store_impl.h"
 
+enum { LENT_PART = 6 }; /* at most this part of a layer's share is lent to the stage */
+
 static uint64_t stride_of(const swl_store_layer *l)
 {
     return (l->slot_bytes + SWL_IO_ALIGN - 1) & ~(uint64_t)(SWL_IO_ALIGN - 1);
@@ -28,7 +30,7 @@ static swl_frames *find_size(swl_store *s, const swl_store_layer *l)
     for (i = 0; i < s->n_sizes; i++)
         if (s->sizes[i].stride == stride_of(l))
             return &s->sizes[i];
-    s->sizes[s->n_sizes] = (swl_frames){.stride = stride_of(l), .n_allowed = s->stage_slots};
+    s->sizes[s->n_sizes] = (swl_frames){.stride = stride_of(l)};
     return &s->sizes[s->n_sizes++];
 }
 
@@ -114,16 +116,27 @@ void swl_frames_free(swl_store *s)
     swl_free(s->reads);
 }
 
+/* What a layer lends: never what one token needs, and of a share that holds everything nothing. */
+static int32_t lent_of(const swl_store *s, const swl_store_layer *l, int32_t share)
+{
+    int32_t most = share - s->slots_min < share / LENT_PART ? share - s->slots_min : share / LENT_PART;
+
+    return share == l->n_experts || most < 0 ? 0 : s->n_lent < most ? s->n_lent : most;
+}
+
 void swl_frames_allow(swl_store *s)
 {
-    int32_t i;
+    int32_t i, share, lent;
 
     for (i = 0; i < s->n_sizes; i++)
-        s->sizes[i].n_allowed = s->stage_slots;
+        s->sizes[i].n_allowed = s->sizes[i].n_stage = s->stage_slots;
     for (i = 0; i < s->n_layers; i++)
         if (s->layers[i].frames) {
-            s->layers[i].n_slots = share_of(&s->layers[i].desc, s->slots_per_layer);
-            s->layers[i].frames->n_allowed += s->layers[i].n_slots;
+            share = share_of(&s->layers[i].desc, s->slots_per_layer);
+            lent = lent_of(s, &s->layers[i].desc, share);
+            s->layers[i].n_slots = share - lent;
+            s->layers[i].frames->n_stage += lent;
+            s->layers[i].frames->n_allowed += share;
         }
 }
 

@@ -50,6 +50,8 @@ typedef struct swl_io_ops {
     /* Takes up to max finished reads; with `block` it returns at least one if any is in flight. One thread at a time. */
     int32_t (*wait)(swl_io *io, swl_io_read **out, int32_t max, bool block);
     void (*close)(swl_io *io); /* nothing may be in flight */
+    /* Hands over what waits for others to end, without returning those; while nobody is in wait(). NULL: that takes nobody. */
+    void (*pump)(swl_io *io);
 } swl_io_ops;
 
 /* First member of every backend. */

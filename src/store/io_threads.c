@@ -108,7 +108,7 @@ static void threads_close(swl_io *io)
 
 swl_status swl_io_threads_open(swl_io **out, int32_t depth, swl_error *err)
 {
-    static const swl_io_ops ops = {"threads", false, threads_submit, threads_wait, threads_close};
+    static const swl_io_ops ops = {"threads", false, threads_submit, threads_wait, threads_close, NULL};
     threads_io *t = swl_calloc(1, sizeof *t);
     int e = 0;
 

@@ -2,7 +2,7 @@
  * io_uring.c: reads through Linux's io_uring: no thread and no copy between the drive and a slot when reads are direct.
  * Reads beyond the queue depth wait in a list and are handed to the kernel as others finish, inside wait().
  *
- * The submission side is used under the lock; the completion side only by the one thread that is in wait().
+ * The submission side is used under the lock; the completion side only by the one thread that is in wait() or in pump().
  */
 #define _GNU_SOURCE
 #include "base/status.h"
@@ -29,6 +29,7 @@ typedef struct uring_io {
     pthread_mutex_t lock;      /* all below, and the ring's submission side */
     swl_io_list waiting;       /* beyond the depth */
     swl_io_list prepared;      /* in the ring, not taken by the kernel yet: it takes them in this order */
+    swl_io_list settled;       /* by a pump, to be returned by wait() */
     int32_t n_prepared, n_kernel;
     int32_t n_in_flight;       /* all that are not returned */
     int32_t n_tries;           /* since the kernel last took something */
@@ -93,24 +94,28 @@ static bool lost_its_thread(swl_io_read *r, int result)
 }
 
 /* Takes completions; reads that are not settled go back into the list. */
-static int32_t reap(uring_io *u, swl_io_read **out, int32_t max)
+static void take_completions(uring_io *u)
 {
     struct io_uring_cqe *cqe;
+
+    while (!io_uring_peek_cqe(&u->ring, &cqe)) {
+        swl_io_read *r = io_uring_cqe_get_data(cqe);
+        bool settled = !lost_its_thread(r, cqe->res) && swl_io_advance(r, cqe->res);
+
+        io_uring_cqe_seen(&u->ring, cqe);
+        u->n_kernel--;
+        swl_io_push(settled ? &u->settled : &u->waiting, r);
+    }
+}
+
+static int32_t reap(uring_io *u, swl_io_read **out, int32_t max)
+{
     swl_io_read *r;
     int32_t n = 0;
 
-    while (n < max && !io_uring_peek_cqe(&u->ring, &cqe)) {
-        bool settled;
-
-        r = io_uring_cqe_get_data(cqe);
-        settled = !lost_its_thread(r, cqe->res) && swl_io_advance(r, cqe->res);
-        io_uring_cqe_seen(&u->ring, cqe);
-        u->n_kernel--;
-        if (settled)
-            out[n++] = r;
-        else
-            swl_io_push(&u->waiting, r);
-    }
+    take_completions(u);
+    while (n < max && (r = swl_io_pop(&u->settled)))
+        out[n++] = r;
     /* A broken ring is never entered for submission again, so what the kernel has not taken is ours. */
     while (u->broken && n < max && ((r = swl_io_pop(&u->prepared)) || (r = swl_io_pop(&u->waiting)))) {
         r->error = u->broken;
@@ -145,6 +150,16 @@ static int32_t uring_wait(swl_io *io, swl_io_read **out, int32_t max, bool block
     return n;
 }
 
+static void uring_pump(swl_io *io)
+{
+    uring_io *u = (uring_io *)io;
+
+    pthread_mutex_lock(&u->lock);
+    take_completions(u);
+    pump(u);
+    pthread_mutex_unlock(&u->lock);
+}
+
 static void uring_close(swl_io *io)
 {
     uring_io *u = (uring_io *)io;
@@ -166,7 +181,7 @@ static bool can_read(struct io_uring *ring)
 
 swl_status swl_io_uring_open(swl_io **out, int32_t depth, swl_error *err)
 {
-    static const swl_io_ops ops = {"uring", true, uring_submit, uring_wait, uring_close};
+    static const swl_io_ops ops = {"uring", true, uring_submit, uring_wait, uring_close, uring_pump};
     uring_io *u = swl_calloc(1, sizeof *u);
     int rc;
 

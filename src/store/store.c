@@ -22,6 +22,7 @@ static swl_status part_init(swl_store *s, swl_store_part *l, const swl_store_lay
     swl_status st;
 
     l->desc = *desc;
+    l->n_missing = desc->n_experts;
     if (!desc->n_experts)
         return SWL_OK;
     if (desc->n_ranges > s->n_ranges_max)
@@ -124,6 +125,15 @@ static bool in_cache(const swl_store_part *l, int32_t expert)
     return l->cache.place[expert] >= 0;
 }
 
+/* Before and after whatever changes where an entry is or who leases it. */
+static void count_staged(swl_store_part *l, const swl_entry *e, int32_t by)
+{
+    if (!e->staged)
+        return;
+    l->frames->n_staged += by;
+    l->frames->n_idle += e->n_leases ? 0 : by;
+}
+
 static void make_empty(swl_store *s, swl_store_part *l, int32_t expert)
 {
     swl_entry *e = &l->entries[expert];
@@ -132,10 +142,8 @@ static void make_empty(swl_store *s, swl_store_part *l, int32_t expert)
         swl_cache_withdraw(&l->cache, expert);
     s->stats.n_evicted += e->state == SWL_ENTRY_READY && !e->staged;
     e->state = SWL_ENTRY_EMPTY;
-    if (e->staged)
-        l->frames->n_staged--;
-    else
-        l->n_kept--;
+    count_staged(l, e, -1);
+    l->n_kept -= !e->staged;
     e->staged = e->guessed = false;
     swl_frames_give(s, l->frames, e->frame);
 }
@@ -150,8 +158,8 @@ static void settle(swl_store *s, swl_store_part *l, int32_t expert)
     if (e->guessed && e->state == SWL_ENTRY_READY)
         return; /* stays in the stage until the truth is known */
     if (e->staged && e->state == SWL_ENTRY_READY && l->n_kept < l->n_slots) {
+        count_staged(l, e, -1);
         e->staged = false;
-        l->frames->n_staged--;
         l->n_kept++;
     }
     if (e->state == SWL_ENTRY_FAILED || e->staged || l->n_kept > l->n_slots)
@@ -242,28 +250,57 @@ static void drop_guesses(swl_store *s, swl_store_part *l)
         }
 }
 
-enum { AHEAD_ENOUGH = 64, AHEAD_PAUSE = 512 };
+/* Those of a layer whose turn did not come, because a pass was given up. */
+static void forget_guesses(swl_store *s, int32_t layer)
+{
+    if (s->ahead_layer >= 0 && s->ahead_layer != layer) {
+        drop_guesses(s, &s->layers[s->ahead_layer]);
+        s->ahead_layer = -1;
+    }
+}
+
+enum { AHEAD_ENOUGH = 64, AHEAD_PAUSE = 512, AHEAD_PAUSE_STREAM = 16 };
 
 /* Goes on only where two thirds of the guesses come true. Wrong ones cost little, because the drive was idle, but not nothing:
  * they can be in the way of the next call's reads. With 94 % of the experts in memory, where every second guess is wrong,
  * decode lost 2 to 8 %. */
-static void judge_guesses(swl_store_part *l)
+static void judge_guesses(const swl_store_part *l, swl_guesses *g, bool stream)
 {
-    if (l->ahead_pause)
-        l->ahead_pause--;
-    if (l->ahead_tried < AHEAD_ENOUGH)
+    int32_t i;
+
+    for (i = 0; i < l->desc.n_experts; i++)
+        if (l->entries[i].guessed) {
+            g->tried++;
+            g->right += l->entries[i].wanted;
+        }
+    if (g->tried < AHEAD_ENOUGH)
         return;
-    if (3 * l->ahead_right < 2 * l->ahead_tried)
-        l->ahead_pause = AHEAD_PAUSE;
-    l->ahead_tried /= 2;
-    l->ahead_right /= 2;
+    if (3 * g->right < 2 * g->tried)
+        g->pause = stream ? AHEAD_PAUSE_STREAM : AHEAD_PAUSE;
+    g->tried /= 2;
+    g->right /= 2;
+}
+
+static void settle_guesses(swl_store *s, int32_t layer, int32_t n_tokens)
+{
+    swl_store_part *l = &s->layers[layer];
+    swl_guesses *g = &l->guesses[n_tokens > 1];
+
+    forget_guesses(s, layer);
+    if (g->pause)
+        g->pause--;
+    if (s->ahead_layer < 0)
+        return;
+    judge_guesses(l, &l->guesses[s->ahead_stream], s->ahead_stream);
+    drop_guesses(s, l);
+    s->ahead_layer = -1;
 }
 
 void swl_store_announce(swl_store *s, int32_t layer, const int32_t *experts, const int32_t *rows, int32_t n,
                         int32_t n_tokens)
 {
     swl_store_part *l = &s->layers[layer];
-    int32_t i;
+    int32_t i, n_missing = 0;
 
     if (s->still)
         return;
@@ -275,9 +312,11 @@ void swl_store_announce(swl_store *s, int32_t layer, const int32_t *experts, con
         if (in_cache(l, experts[i]))
             swl_cache_withdraw(&l->cache, experts[i]);
         e->wanted = true;
+        n_missing += e->state == SWL_ENTRY_EMPTY || e->staged;
     }
-    drop_guesses(s, l);
-    judge_guesses(l);
+    if (n_tokens > 1)
+        l->n_missing = n_missing;
+    settle_guesses(s, layer, n_tokens);
     swl_cache_touch(&l->cache, experts, rows, n, n_tokens);
     pthread_mutex_unlock(&s->lock);
 }
@@ -296,9 +335,9 @@ static int32_t wanted_victim(const swl_store_part *l)
 }
 
 /* How many misses could be given room at once. */
-static int32_t count_room(const swl_store *s, const swl_store_part *l)
+static int32_t count_room(const swl_store_part *l)
 {
-    int32_t i, n = s->stage_slots - l->frames->n_staged + l->cache.n_heap;
+    int32_t i, n = l->frames->n_stage - l->frames->n_staged + l->cache.n_heap;
 
     if (l->n_slots > l->n_kept)
         n += l->n_slots - l->n_kept;
@@ -322,7 +361,7 @@ static bool make_room(swl_store *s, swl_store_part *l, int32_t expert, bool stre
 {
     swl_entry *e = &l->entries[expert];
 
-    stage = stage && l->frames->n_staged < s->stage_slots;
+    stage = stage && l->frames->n_staged < l->frames->n_stage;
     e->staged = false;
     if (l->n_kept >= l->n_slots) {
         int32_t victim = choose_victim(l, expert, stream, stage, must);
@@ -336,42 +375,41 @@ static bool make_room(swl_store *s, swl_store_part *l, int32_t expert, bool stre
     }
     e->frame = swl_frames_take(l->frames);
     assert(e->frame >= 0);
-    if (e->staged)
-        l->frames->n_staged++;
-    else
-        l->n_kept++;
+    count_staged(l, e, 1);
+    l->n_kept += !e->staged;
     return true;
 }
 
-/* A guess that came true gets the place that a miss would have been given. */
-static void accept_guess(swl_store *s, swl_store_part *l, int32_t expert)
+/* A guess that came true gets the place that a miss would have been given; what a prompt streams past the pool stays in the
+ * stage. */
+static void accept_guess(swl_store *s, swl_store_part *l, int32_t expert, bool stream)
 {
     swl_entry *e = &l->entries[expert];
     int32_t victim = swl_cache_victim(&l->cache);
 
     e->guessed = false;
     l->n_ahead_used++;
-    l->ahead_right++;
     s->stats.n_ahead_used++;
-    if (l->n_kept >= l->n_slots && victim >= 0)
+    if (l->n_kept >= l->n_slots && victim >= 0 && swl_cache_prefers(&l->cache, expert, victim, stream))
         make_empty(s, l, victim);
     if (l->n_kept >= l->n_slots)
         return;
     e->staged = false;
-    l->frames->n_staged--;
     l->n_kept++;
 }
 
-static void take_lease(swl_store *s, swl_store_part *l, int32_t expert, swl_lease *lease)
+static void take_lease(swl_store *s, swl_store_part *l, int32_t expert, bool stream, swl_lease *lease)
 {
     swl_entry *e = &l->entries[expert];
 
     if (in_cache(l, expert))
         swl_cache_withdraw(&l->cache, expert);
+    count_staged(l, e, -1);
     if (e->guessed)
-        accept_guess(s, l, expert);
+        accept_guess(s, l, expert, stream);
     e->wanted = false;
     e->n_leases++;
+    count_staged(l, e, 1);
     *lease = (swl_lease){.data = s->frames[e->frame].data, .expert = expert, .ready = e->state == SWL_ENTRY_READY};
 }
 
@@ -380,7 +418,9 @@ static void drop_lease(swl_store *s, swl_store_part *l, swl_lease *lease)
     swl_entry *e = &l->entries[lease->expert];
 
     assert(e->n_leases > 0);
+    count_staged(l, e, -1);
     e->n_leases--;
+    count_staged(l, e, 1);
     settle(s, l, lease->expert);
     lease->ready = false;
     lease->data = NULL;
@@ -391,7 +431,7 @@ static void start_miss(swl_store *s, int32_t layer, int32_t expert, swl_lease *l
     swl_store_part *l = &s->layers[layer];
 
     l->entries[expert].state = SWL_ENTRY_LOADING;
-    take_lease(s, l, expert, lease);
+    take_lease(s, l, expert, false, lease);
     swl_load_prepare(s, layer, expert, reads);
     s->n_in_flight += l->desc.n_ranges;
     s->stats.n_misses++;
@@ -414,11 +454,11 @@ static swl_status lease_all(swl_store *s, int32_t layer, const int32_t *experts,
     for (i = 0; i < n; i++) {
         leases[i] = (swl_lease){.expert = experts[i]};
         if (l->entries[experts[i]].state != SWL_ENTRY_EMPTY)
-            take_lease(s, l, experts[i], &leases[i]);
+            take_lease(s, l, experts[i], false, &leases[i]);
         else
             n_misses++;
     }
-    if (n_misses > count_room(s, l)) {
+    if (n_misses > count_room(l)) {
         for (i = 0; i < n; i++)
             if (leases[i].data)
                 drop_lease(s, l, &leases[i]);
@@ -433,16 +473,17 @@ static swl_status lease_all(swl_store *s, int32_t layer, const int32_t *experts,
     return SWL_OK;
 }
 
-/* Takes at most half of the stage, so that the next group can be on its way while this one is in use. */
+/* Takes at most half of the stage, guesses left out that lie there, so that the next group can be on its way while this one is
+ * in use. */
 static int32_t lease_front(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, swl_lease *leases,
                            swl_io_list *reads)
 {
     swl_store_part *l = &s->layers[layer];
-    int32_t i, n_stage = (s->stage_slots + 1) / 2;
+    int32_t i, n_stage = (l->frames->n_stage - l->frames->n_idle + 1) / 2;
 
     for (i = 0; i < n; i++) {
         if (l->entries[experts[i]].state != SWL_ENTRY_EMPTY) {
-            take_lease(s, l, experts[i], &leases[i]);
+            take_lease(s, l, experts[i], true, &leases[i]);
             s->stats.n_hits++;
             continue;
         }
@@ -478,7 +519,7 @@ static int32_t lendable(swl_store *s, const swl_store_part *l)
 static int32_t lease_still(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, bool all, swl_lease *leases)
 {
     swl_store_part *l = &s->layers[layer];
-    int32_t i, n_stage = all ? n : (s->stage_slots + 1) / 2, e;
+    int32_t i, n_stage = all ? n : (l->frames->n_stage + 1) / 2, e;
 
     for (i = 0; i < n; i++) {
         bool hit = l->entries[experts[i]].state == SWL_ENTRY_READY;
@@ -570,25 +611,30 @@ swl_status swl_store_lease(swl_store *s, int32_t layer, const int32_t *experts, 
 
 /* ---- guessing ----------------------------------------------------------------------------------------------------- */
 
-bool swl_store_guesses(swl_store *s, int32_t layer)
+/* Guesses for a prompt take what layers have lent, so that the rest of the stage is for what is known to be needed. */
+static int32_t room_ahead(const swl_store *s, const swl_store_part *l, bool stream)
+{
+    return stream ? l->frames->n_stage - s->stage_slots - l->frames->n_idle : l->frames->n_stage - l->frames->n_staged;
+}
+
+/* What a prompt misses is little when the stage holds it twice: it arrives while the others are computed. With 20 experts a layer
+ * guessing cost more than the waiting that it saved. */
+bool swl_store_guesses(swl_store *s, int32_t layer, swl_lease_mode mode)
 {
     const swl_store_part *l = &s->layers[layer];
-    bool guesses;
+    bool guesses, stream = mode == SWL_LEASE_STREAM;
 
     pthread_mutex_lock(&s->lock);
-    guesses = l->n_kept < l->desc.n_experts && !l->ahead_pause;
+    guesses = !s->still && l->n_kept < l->desc.n_experts && !l->guesses[stream].pause && room_ahead(s, l, stream) > 0 &&
+              (!stream || l->n_missing >= 2 * s->stage_slots);
     pthread_mutex_unlock(&s->lock);
     return guesses;
 }
 
-static bool may_guess(const swl_store *s, const swl_store_part *l, int32_t expert)
-{
-    return l->entries[expert].state == SWL_ENTRY_EMPTY && l->frames->n_staged < s->stage_slots;
-}
-
-void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, int32_t n_reads)
+void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, int32_t n_reads, swl_lease_mode mode)
 {
     swl_store_part *l = &s->layers[layer];
+    bool stream = mode == SWL_LEASE_STREAM;
     swl_io_list reads = {0};
     int32_t i;
 
@@ -596,31 +642,40 @@ void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int
         return;
     pthread_mutex_lock(&s->lock);
     make_progress(s, false);
-    if (s->ahead_layer >= 0 && s->ahead_layer != layer)
-        drop_guesses(s, &s->layers[s->ahead_layer]);
-    s->ahead_layer = layer;
-    if (s->n_in_flight || l->ahead_pause)
+    forget_guesses(s, layer);
+    if (s->n_in_flight || l->guesses[stream].pause)
         n = 0;
-    for (i = 0; i < n && n_reads; i++) {
+    for (i = 0; i < n && n_reads && room_ahead(s, l, stream) > 0; i++) {
         swl_entry *e = &l->entries[experts[i]];
 
-        if (!may_guess(s, l, experts[i]))
+        if (e->state != SWL_ENTRY_EMPTY)
             continue;
         n_reads--;
+        s->ahead_layer = layer;
+        s->ahead_stream = stream;
         e->frame = swl_frames_take(l->frames);
         assert(e->frame >= 0);
         e->state = SWL_ENTRY_LOADING;
         e->staged = e->guessed = true;
-        l->frames->n_staged++;
+        count_staged(l, e, 1);
         swl_load_prepare(s, layer, experts[i], &reads);
         s->n_in_flight += l->desc.n_ranges;
         l->n_ahead++;
-        l->ahead_tried++;
         s->stats.n_ahead++;
     }
     pthread_mutex_unlock(&s->lock);
     if (reads.head)
         s->io->ops->submit(s->io, &reads);
+}
+
+void swl_store_pump(swl_store *s)
+{
+    if (!s->io->ops->pump)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (s->n_in_flight && !s->polling)
+        s->io->ops->pump(s->io);
+    pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------ */
@@ -752,6 +807,27 @@ swl_status swl_store_resize(swl_store *s, int32_t slots_per_layer, swl_error *er
     st = apply_size(s, slots_per_layer, err);
     pthread_mutex_unlock(&s->lock);
     return st;
+}
+
+void swl_store_lend(swl_store *s, int32_t n_slots)
+{
+    int32_t i, n_layers = 0;
+
+    pthread_mutex_lock(&s->lock);
+    for (i = 0; i < s->n_layers; i++)
+        n_layers += s->layers[i].frames != NULL;
+    n_slots = n_layers ? (n_slots + n_layers / 2) / n_layers : 0;
+    if (!s->still && n_slots != s->n_lent) {
+        forget_guesses(s, -1);
+        while (s->n_in_flight) /* so the stage is empty */
+            make_progress(s, true);
+        s->n_lent = n_slots;
+        swl_frames_allow(s);
+        for (i = 0; i < s->n_layers; i++)
+            if (s->layers[i].frames)
+                shrink(s, &s->layers[i]);
+    }
+    pthread_mutex_unlock(&s->lock);
 }
 
 static uint64_t pool_bytes(const swl_store *s)

@@ -89,13 +89,22 @@ void swl_store_release(swl_store *s, int32_t layer, swl_lease *leases, int32_t n
  * before anyone leases it. NULL when no slot is free. For experts made in memory: nothing is read for them. */
 uint8_t *swl_store_put(swl_store *s, int32_t layer, int32_t expert);
 
-/* Whether a guess would be read at all: not where all experts are in memory, nor in a layer that is left alone. */
-bool swl_store_guesses(swl_store *s, int32_t layer);
-/* A guess that the next call will use these experts of a layer, likeliest first: advice. While nothing else is being read,
- * reads the first n_reads of those that are not in memory into free slots of the stage, so nothing is evicted and nothing is
- * in the way of what is needed. The next announcement for the layer settles it: what was guessed right takes its place when it is leased, the
- * rest is dropped. A layer whose guesses are wrong too often is left alone for a while. */
-void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, int32_t n_reads);
+/* Whether a guess for calls of this mode would be read at all: not where all experts are in memory, nor in a layer that is left
+ * alone, nor while the store stands still. */
+bool swl_store_guesses(swl_store *s, int32_t layer, swl_lease_mode mode);
+/* A guess that the next call will use these experts of a layer, to be read in this order: advice. While nothing else is being
+ * read, reads the first n_reads of those that are not in memory into free slots of the stage (with STREAM those that were lent
+ * to it), so nothing is evicted and nothing is in the way of what is needed. The next announcement settles it: what was guessed
+ * right takes the place that a miss would have been given when it is leased, the rest is dropped. A layer whose guesses are
+ * wrong too often is left alone for a while. */
+void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int32_t n, int32_t n_reads, swl_lease_mode mode);
+/* Keeps the drive at it while nobody waits for reads: what waits for its turn with the I/O gets it. Cheap, also inside a loop of the
+ * team. */
+void swl_store_pump(swl_store *s);
+/* Lends the stage some n_slots slots of the layers' shares, as many of each, but at most an eighth of a share; those that are in
+ * use lose what they would evict next. For the guesses of a prompt; 0 gives them back. Nothing may be leased when this is
+ * called. */
+void swl_store_lend(swl_store *s, int32_t n_slots);
 
 /* Changes the size of the pool, at any time. What is leased stays; a layer that has more leased than its new share gives
  * the surplus up on release. SWL_E_BUDGET below slots_min, SWL_E_NOMEM when the address space was not to be had. */

@@ -26,9 +26,10 @@ typedef struct swl_frames {
     uint64_t stride;           /* bytes from frame to frame */
     int32_t first, n;          /* among all frames */
     int32_t n_allowed;         /* layers' shares and stage together: memory is kept for so many */
+    int32_t n_stage;           /* of the stage, those that layers have lent included */
     int32_t *warm, *cold;
     int32_t n_warm, n_cold;
-    int32_t n_staged;          /* in use beside the layers' shares */
+    int32_t n_staged, n_idle;  /* in use beside the layers' shares; of those, leased by nobody */
     uint8_t *memory;
     uint64_t bytes;
 } swl_frames;
@@ -46,20 +47,27 @@ typedef struct swl_entry {
     bool verified;             /* its checksum was right once */
 } swl_entry;
 
+/* How guesses of one kind turned out in a layer. */
+typedef struct swl_guesses {
+    int32_t tried, right;      /* of late: both are halved now and then */
+    int32_t pause;             /* announcements until the next try */
+} swl_guesses;
+
 typedef struct swl_store_part {
     swl_store_layer desc;
     swl_frames *frames;        /* of its size */
     swl_entry *entries;        /* [n_experts] */
     int32_t n_kept;            /* entries not EMPTY and not staged */
-    int32_t n_slots;           /* its share */
+    int32_t n_slots;           /* its share, without what it has lent */
     swl_cache cache;
     uint64_t n_ahead, n_ahead_used;
-    int32_t ahead_tried, ahead_right; /* of late: both are halved now and then */
-    int32_t ahead_pause;       /* announcements until the next try */
+    swl_guesses guesses[2];    /* for single tokens, for prompts */
+    int32_t n_missing;         /* of the last prompt's experts were not in the pool */
 } swl_store_part;
 
 struct swl_store {
     int32_t n_layers, slots_per_layer, slots_min, stage_slots, n_ranges_max;
+    int32_t n_lent;            /* slots of each layer that the stage should have */
     swl_store_part *layers;
     swl_frames *sizes;         /* [n_sizes] */
     int32_t n_sizes, n_frames;
@@ -75,7 +83,8 @@ struct swl_store {
     pthread_cond_t progress;   /* reads were taken from io, or the poller left */
     bool polling;              /* some thread is in io's wait */
     int32_t n_in_flight;
-    int32_t ahead_layer;       /* of the last prefetch, -1: none */
+    int32_t ahead_layer;       /* whose guesses are not settled, -1: none */
+    bool ahead_stream;         /* they are for a prompt */
     bool still;                /* swl_store_stand_still */
     int32_t still_next;        /* the expert to lend in the place of another, or one after it */
     pthread_mutex_t flight;    /* the next three; taken by itself or with `lock` held */

@@ -100,7 +100,7 @@ static inline void io_fake_close(swl_io *io)
 
 static inline io_fake *io_fake_new(uint64_t seed, int32_t *n_open)
 {
-    static const swl_io_ops ops = {"fake", true, io_fake_submit, io_fake_wait, io_fake_close};
+    static const swl_io_ops ops = {"fake", true, io_fake_submit, io_fake_wait, io_fake_close, NULL};
     io_fake *f = calloc(1, sizeof *f);
 
     f->base.ops = &ops;

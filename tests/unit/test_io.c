@@ -60,7 +60,8 @@ static void note(swl_io_read *r)
     ++*(int *)r->owner;
 }
 
-static void read_all(const char *name, int32_t depth, bool direct)
+/* pumped: before the first wait, with many ended by then. */
+static void read_all(const char *name, int32_t depth, bool direct, bool pumped)
 {
     swl_io *io = open_or_skip(name, depth);
     swl_io_read *reads = calloc(N, sizeof *reads), *out[7];
@@ -82,6 +83,10 @@ static void read_all(const char *name, int32_t depth, bool direct)
         swl_io_push(&list, &reads[i]);
     }
     io->ops->submit(io, &list);
+    for (i = 0; pumped && i < 50; i++) {
+        usleep(200);
+        io->ops->pump(io);
+    }
     while (left) {
         n = io->ops->wait(io, out, 7, true);
         assert_in_range(n, 1, 7);
@@ -104,17 +109,18 @@ static void read_all(const char *name, int32_t depth, bool direct)
 static void threads_read_every_byte(void **state)
 {
     (void)state;
-    read_all("threads", 1, false);
-    read_all("threads", 5, false);
-    read_all("threads", 4, true);
+    read_all("threads", 1, false, false);
+    read_all("threads", 5, false, false);
+    read_all("threads", 4, true, false);
 }
 
 static void uring_reads_every_byte(void **state)
 {
     (void)state;
-    read_all("uring", 1, false);
-    read_all("uring", 6, false);
-    read_all("uring", 128, true);
+    read_all("uring", 1, false, false);
+    read_all("uring", 6, false, true);
+    read_all("uring", 128, true, false);
+    read_all("uring", 9, true, true);
 }
 
 static void one(swl_io *io, swl_io_read *r)

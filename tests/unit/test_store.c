@@ -313,7 +313,7 @@ static void *use_many(void *arg)
         e[0] = rand_r(&u->seed) % EXPERTS;
         e[1] = (e[0] + 1 + rand_r(&u->seed) % (EXPERTS - 1)) % EXPERTS;
         if (i % 3 == 0)
-            swl_store_prefetch(u->f->store, (layer + i) % LAYERS, e, 2, 2);
+            swl_store_prefetch(u->f->store, (layer + i) % LAYERS, e, 2, 2, SWL_LEASE_ALL);
         assert_int_equal(use(u->f, layer, e, 2, NULL), SWL_OK);
     }
     atomic_fetch_sub(u->n_running, 1);

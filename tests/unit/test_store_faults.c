@@ -39,7 +39,8 @@ static swl_status run(fixture *f, unsigned seed, int32_t n, int32_t k, swl_error
         if (pick(&seed, 4)) {
             if (pick(&seed, 2)) { /* a guess, right or wrong, for this layer or another */
                 pick_experts(&seed, experts, 3);
-                swl_store_prefetch(f->store, pick(&seed, 4) ? layer : (int32_t)pick(&seed, LAYERS), experts, 3, 3);
+                swl_store_prefetch(f->store, pick(&seed, 4) ? layer : (int32_t)pick(&seed, LAYERS), experts, 3, 3,
+                                   SWL_LEASE_ALL);
             }
             if (pick(&seed, 2))
                 pick_experts(&seed, experts, k);
@@ -48,7 +49,14 @@ static swl_status run(fixture *f, unsigned seed, int32_t n, int32_t k, swl_error
             for (e = 0; e < EXPERTS; e++)
                 rows[e] = (int32_t)pick(&seed, 5);
             rows[0]++;
+            if (pick(&seed, 2)) { /* with slots lent for it or given back, guessed right, wrong, or for another layer */
+                pick_experts(&seed, experts, EXPERTS);
+                swl_store_lend(f->store, (int32_t)pick(&seed, 3) * LAYERS);
+                swl_store_prefetch(f->store, pick(&seed, 4) ? layer : (int32_t)pick(&seed, LAYERS), experts, EXPERTS, EXPERTS,
+                                   SWL_LEASE_STREAM);
+            }
             st = use_prompt(f, layer, rows, 20, err);
+            pick_experts(&seed, experts, k);
         }
     }
     return st;
@@ -70,7 +78,7 @@ static void late_short_and_reordered_reads_change_nothing(void **state)
             f.config.io = &io_fake_new(seed, &n_open)->base;
             f.config.policy = names[seed % 3];
             f.config.stage_slots = (int32_t)(seed % 4);
-            f.config.slots_per_layer = 2 + (int32_t)seed % 7;
+            f.config.slots_per_layer = 2 + (int32_t)seed % 9;
             assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
             assert_int_equal(run(&f, seed, 60, 2, NULL), SWL_OK);
             fixture_deinit(&f);
@@ -97,6 +105,7 @@ static void each_failing_read_is_reported_and_survived(void **state)
             fake->for_good = for_good;
             f.config.io = &fake->base;
             f.config.stage_slots = 2;
+            f.config.slots_per_layer = at % 2 ? 6 : 4;
             assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
             st = run(&f, 5, 12, 2, &err);
             n_ops = fake->n_ops;
@@ -288,17 +297,17 @@ static void a_guess_evicts_nothing_and_waits_its_turn(void **state)
     f.config.io = &fake->base;
     assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
     assert_int_equal(use_token(&f, 0, warm, 4, NULL), SWL_OK);
-    swl_store_prefetch(f.store, 0, guess, 3, 3);
+    swl_store_prefetch(f.store, 0, guess, 3, 3, SWL_LEASE_ALL);
     swl_store_stats_get(f.store, &s);
     assert_int_equal(s.n_ahead, 2); /* as many as the stage holds */
-    swl_store_prefetch(f.store, 1, guess, 1, 1);
+    swl_store_prefetch(f.store, 1, guess, 1, 1, SWL_LEASE_ALL);
     assert_int_equal(fake->n, 1); /* the first two have been taken by then, and given up */
-    swl_store_prefetch(f.store, 0, guess, 3, 3);
+    swl_store_prefetch(f.store, 0, guess, 3, 3, SWL_LEASE_ALL);
     assert_int_equal(use_token(&f, 0, warm, 4, NULL), SWL_OK);
     swl_store_stats_get(f.store, &s);
     assert_int_equal(s.n_misses, 4); /* nothing of the pool went */
     assert_int_equal(s.n_ahead_used, 0);
-    swl_store_prefetch(f.store, 0, guess, 3, 3);
+    swl_store_prefetch(f.store, 0, guess, 3, 3, SWL_LEASE_ALL);
     assert_int_equal(use_token(&f, 0, mixed, 2, NULL), SWL_OK);
     swl_store_stats_get(f.store, &s);
     assert_int_equal(s.n_misses, 4); /* the guess was right */
@@ -311,7 +320,7 @@ static void a_guess_evicts_nothing_and_waits_its_turn(void **state)
     fake->fail_errno = EAGAIN; /* never done */
     fake->fail_at = fake->n_ops;
     fake->for_good = true;
-    swl_store_prefetch(f.store, 0, guess, 3, 3);
+    swl_store_prefetch(f.store, 0, guess, 3, 3, SWL_LEASE_ALL);
     assert_int_equal(fake->n, 1);
     fake->fail_at = -1;
     swl_store_release(f.store, 1, &lease, 1);
@@ -330,7 +339,7 @@ static void a_guess_reads_the_likeliest_that_are_missing(void **state)
     f.config.io = &io_fake_new(0, NULL)->base;
     assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
     assert_int_equal(use_token(&f, 0, warm, 2, NULL), SWL_OK);
-    swl_store_prefetch(f.store, 0, guess, 5, 2);
+    swl_store_prefetch(f.store, 0, guess, 5, 2, SWL_LEASE_ALL);
     swl_store_stats_get(f.store, &s);
     assert_int_equal(s.n_ahead, 2);
     assert_int_equal(use_token(&f, 0, chosen, 2, NULL), SWL_OK);
@@ -357,16 +366,240 @@ static void a_layer_whose_guesses_are_wrong_is_left_alone(void **state)
     assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
     f.config.slots_per_layer = 2;
     assert_int_equal(swl_store_resize(f.store, 2, NULL), SWL_OK);
-    assert_true(swl_store_guesses(f.store, 0));
+    assert_true(swl_store_guesses(f.store, 0, SWL_LEASE_ALL));
     for (i = 0; i < 300; i++) {
         assert_int_equal(use_token(&f, 0, warm, 2, NULL), SWL_OK);
-        swl_store_prefetch(f.store, 0, guess, 1, 1);
+        swl_store_prefetch(f.store, 0, guess, 1, 1, SWL_LEASE_ALL);
     }
-    assert_false(swl_store_guesses(f.store, 0));
-    assert_true(swl_store_guesses(f.store, 1));
+    assert_false(swl_store_guesses(f.store, 0, SWL_LEASE_ALL));
+    assert_true(swl_store_guesses(f.store, 1, SWL_LEASE_ALL));
     swl_store_ahead_get(f.store, 0, &n_read, &n_used);
     assert_in_range(n_read, 30, 100);
     assert_int_equal(n_used, 0);
+    fixture_deinit(&f);
+}
+
+/* ---- prompts ahead -------------------------------------------------------------------------------------------------- */
+
+static const int32_t all_experts[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+
+/* Six slots in each layer, of which each can lend one: a stage of two, or five. */
+static io_fake *open_prompts(fixture *f, uint64_t seed)
+{
+    io_fake *fake = io_fake_new(seed, NULL);
+
+    fixture_init(f, true);
+    f->config.slots_per_layer = 6;
+    f->config.stage_slots = 2;
+    f->config.io = &fake->base;
+    assert_int_equal(swl_store_create(&f->store, &f->config, NULL), SWL_OK);
+    return fake;
+}
+
+static swl_store_stats stats(const fixture *f)
+{
+    swl_store_stats s;
+
+    swl_store_stats_get(f->store, &s);
+    return s;
+}
+
+static void guess(fixture *f, int32_t layer, const int32_t *experts, int32_t n)
+{
+    swl_store_prefetch(f->store, layer, experts, n, EXPERTS, SWL_LEASE_STREAM);
+}
+
+static void a_prompt_reads_ahead_into_what_layers_lend(void **state)
+{
+    int32_t rows[EXPERTS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, i;
+    uint64_t bytes;
+    fixture f;
+
+    (void)state;
+    open_prompts(&f, 0);
+    bytes = swl_store_bytes(f.store);
+    for (i = 0; i < 30; i++)
+        assert_int_equal(use_token(&f, 0, all_experts, 6, NULL), SWL_OK);
+    assert_false(swl_store_guesses(f.store, 0, SWL_LEASE_STREAM));
+    guess(&f, 0, all_experts, EXPERTS);
+    assert_int_equal(stats(&f).n_ahead, 0); /* nothing is lent */
+    swl_store_lend(f.store, 100);           /* a sixth of each share at most */
+    assert_int_equal(swl_store_bytes(f.store), bytes);
+    assert_int_equal(stats(&f).n_evicted, 1);
+    assert_true(swl_store_guesses(f.store, 0, SWL_LEASE_STREAM));
+    guess(&f, 0, all_experts + 9, 3);
+    assert_int_equal(stats(&f).n_ahead, 3); /* with one that will not be used */
+    assert_int_equal(use_prompt(&f, 0, rows, 1, NULL), SWL_OK);
+    assert_int_equal(stats(&f).n_ahead_used, 2);
+    assert_int_equal(stats(&f).n_misses, 6 + 4); /* the one that went, and three that were not guessed */
+    assert_int_equal(stats(&f).n_evicted, 1);    /* what passes by evicts nothing, guessed or not */
+    swl_store_lend(f.store, 0);
+    assert_int_equal(swl_store_bytes(f.store), bytes);
+    assert_int_equal(use_token(&f, 0, all_experts, 6, NULL), SWL_OK);
+    assert_int_equal(stats(&f).n_misses, 6 + 4 + 1);
+    assert_int_equal(use_token(&f, 0, all_experts, 6, NULL), SWL_OK);
+    assert_int_equal(stats(&f).n_misses, 6 + 4 + 1); /* the slot is back */
+    fixture_deinit(&f);
+}
+
+static void a_guess_that_is_used_much_takes_a_place(void **state)
+{
+    const int32_t hot[] = {8, 9};
+    int32_t rows[EXPERTS] = {0}, i;
+    fixture f;
+
+    (void)state;
+    open_prompts(&f, 0);
+    for (i = 0; i < 6; i++)
+        assert_int_equal(use_token(&f, 0, all_experts, 6, NULL), SWL_OK);
+    swl_store_lend(f.store, 3);
+    guess(&f, 0, hot, 2);
+    rows[8] = rows[9] = 100;
+    assert_int_equal(use_prompt(&f, 0, rows, 100, NULL), SWL_OK);
+    assert_int_equal(stats(&f).n_misses, 6);
+    assert_int_equal(stats(&f).n_streamed, 0);
+    assert_int_equal(use_token(&f, 0, hot, 2, NULL), SWL_OK);
+    assert_int_equal(stats(&f).n_misses, 6);
+    fixture_deinit(&f);
+}
+
+/* Groups of a prompt while what was guessed wrong is still on its way in the lent part of the stage: the pool stays. */
+static void wrong_guesses_on_their_way_are_not_in_the_way(void **state)
+{
+    int32_t rows[EXPERTS] = {0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0}, i;
+    uint64_t seed;
+
+    (void)state;
+    for (seed = 1; seed < 30; seed++) {
+        fixture f;
+
+        open_prompts(&f, seed);
+        for (i = 0; i < 9; i++)
+            assert_int_equal(use_token(&f, 0, all_experts, 5, NULL), SWL_OK);
+        swl_store_lend(f.store, 3);
+        guess(&f, 0, all_experts + 9, 3);
+        assert_int_equal(use_prompt(&f, 0, rows, 1, NULL), SWL_OK);
+        assert_int_equal(stats(&f).n_ahead_used, 0);
+        assert_int_equal(stats(&f).n_evicted, 0);
+        assert_int_equal(use_token(&f, 0, all_experts, 5, NULL), SWL_OK);
+        assert_int_equal(stats(&f).n_misses, 5 + 3);
+        fixture_deinit(&f);
+    }
+}
+
+/* A pass that ends after a guess: no verdict on it, and the next pass has its room. */
+static void guesses_of_a_pass_that_ended_are_dropped(void **state)
+{
+    int32_t rows[EXPERTS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    uint64_t seed;
+    fixture f;
+    int i;
+
+    (void)state;
+    for (seed = 0; seed < 4; seed++) {
+        open_prompts(&f, seed);
+        for (i = 0; i < 60; i++) {
+            swl_store_lend(f.store, 3);
+            assert_int_equal(use_prompt(&f, 0, rows, 2, NULL), SWL_OK);
+            guess(&f, 1, all_experts, EXPERTS);
+            if (i % 3 == 0) {
+                swl_store_lend(f.store, 0);
+                assert_int_equal(use_token(&f, 0, all_experts, 6, NULL), SWL_OK);
+            }
+        }
+        assert_true(stats(&f).n_ahead >= 100);
+        assert_int_equal(stats(&f).n_ahead_used, 0);
+        swl_store_lend(f.store, 0);
+        swl_store_lend(f.store, 3);
+        assert_true(swl_store_guesses(f.store, 1, SWL_LEASE_STREAM));
+        fixture_deinit(&f);
+    }
+}
+
+static void prompts_and_tokens_are_judged_apart(void **state)
+{
+    int32_t rows[EXPERTS] = {1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}, i;
+    fixture f;
+
+    (void)state;
+    open_prompts(&f, 0);
+    swl_store_lend(f.store, 3);
+    for (i = 0; i < 30; i++) {
+        guess(&f, 0, all_experts + 6, 6);
+        assert_int_equal(use_prompt(&f, 0, rows, 9, NULL), SWL_OK);
+    }
+    assert_in_range(stats(&f).n_ahead, 60, 75); /* three wrong ones each time, until it is left alone */
+    assert_true(swl_store_guesses(f.store, 0, SWL_LEASE_ALL));
+    for (i = 0; i < 20; i++)
+        assert_int_equal(use_prompt(&f, 0, rows, 9, NULL), SWL_OK);
+    assert_false(swl_store_guesses(f.store, 0, SWL_LEASE_STREAM)); /* little is missing */
+    guess(&f, 0, all_experts + 6, 6);
+    assert_in_range(stats(&f).n_ahead, 63, 78);
+    fixture_deinit(&f);
+}
+
+static void resizing_with_guesses_on_their_way(void **state)
+{
+    int32_t rows[EXPERTS] = {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3}, i;
+    uint64_t seed;
+
+    (void)state;
+    for (seed = 1; seed < 20; seed++) {
+        fixture f;
+
+        open_prompts(&f, seed);
+        for (i = 0; i < 30; i++) {
+            swl_store_lend(f.store, i % 4 ? 3 : 0);
+            guess(&f, i % LAYERS, all_experts, EXPERTS);
+            assert_int_equal(swl_store_resize(f.store, 2 + (i * 5 + (int32_t)seed) % (EXPERTS - 1), NULL), SWL_OK);
+            assert_int_equal(use_prompt(&f, i % LAYERS, rows, 20, NULL), SWL_OK);
+        }
+        swl_store_lend(f.store, 0);
+        assert_int_equal(swl_store_resize(f.store, EXPERTS, NULL), SWL_OK);
+        for (i = 0; i < 2; i++)
+            assert_int_equal(use_token(&f, 0, all_experts, EXPERTS, NULL), SWL_OK);
+        assert_int_equal(count_hits(&f, 0), EXPERTS);
+        assert_false(swl_store_guesses(f.store, 0, SWL_LEASE_STREAM)); /* everything is there */
+        fixture_deinit(&f);
+    }
+}
+
+/* Read again when it is wanted: the fault was of a read that nobody had asked for. */
+static void a_guess_whose_read_fails_costs_nothing(void **state)
+{
+    int32_t rows[EXPERTS] = {0};
+    fixture f;
+    io_fake *fake;
+
+    (void)state;
+    fake = open_prompts(&f, 0);
+    swl_store_lend(f.store, 3);
+    fake->fail_at = fake->n_ops;
+    guess(&f, 0, all_experts + 4, 2);
+    swl_store_lend(f.store, 0); /* waits for them */
+    assert_int_equal(fake->n, 0);
+    fake->fail_at = -1;
+    rows[4] = rows[5] = 1;
+    assert_int_equal(use_prompt(&f, 0, rows, 2, NULL), SWL_OK);
+    fixture_deinit(&f);
+}
+
+static void nothing_is_read_ahead_while_the_store_stands_still(void **state)
+{
+    fixture f;
+    io_fake *fake;
+
+    (void)state;
+    fake = open_prompts(&f, 0);
+    assert_int_equal(use_token(&f, 0, all_experts, 6, NULL), SWL_OK);
+    swl_store_lend(f.store, 3);
+    swl_store_stand_still(f.store, true);
+    swl_store_lend(f.store, 0);
+    assert_false(swl_store_guesses(f.store, 0, SWL_LEASE_STREAM));
+    guess(&f, 0, all_experts, EXPERTS);
+    assert_int_equal(fake->n, 0);
+    swl_store_stand_still(f.store, false);
+    assert_true(swl_store_guesses(f.store, 0, SWL_LEASE_STREAM)); /* it is still lent */
     fixture_deinit(&f);
 }
 
@@ -446,6 +679,14 @@ int main(void)
         cmocka_unit_test(a_guess_evicts_nothing_and_waits_its_turn),
         cmocka_unit_test(a_guess_reads_the_likeliest_that_are_missing),
         cmocka_unit_test(a_layer_whose_guesses_are_wrong_is_left_alone),
+        cmocka_unit_test(a_prompt_reads_ahead_into_what_layers_lend),
+        cmocka_unit_test(a_guess_that_is_used_much_takes_a_place),
+        cmocka_unit_test(wrong_guesses_on_their_way_are_not_in_the_way),
+        cmocka_unit_test(guesses_of_a_pass_that_ended_are_dropped),
+        cmocka_unit_test(prompts_and_tokens_are_judged_apart),
+        cmocka_unit_test(resizing_with_guesses_on_their_way),
+        cmocka_unit_test(a_guess_whose_read_fails_costs_nothing),
+        cmocka_unit_test(nothing_is_read_ahead_while_the_store_stands_still),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,6 +82,102 @@ static void any_pool_and_any_order_of_reads_give_the_same_bits(void **state)
     }
 }
 
+enum { LONG = 150, LONG_CHUNK = 64 };
+
+/* A prompt that is long enough to read ahead in, and a token after it. */
+static swl_status run_long(swl_model *m, float *logits, swl_error *err)
+{
+    int32_t long_ids[LONG], i;
+    swl_session *s;
+    swl_status st;
+
+    for (i = 0; i < LONG; i++)
+        long_ids[i] = ids[i * 7 % N] ^ i % 3;
+    assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+    st = swl_session_eval(s, long_ids, LONG - 1, SWL_LOGITS_ALL, logits, err);
+    if (!st)
+        st = swl_session_eval(s, long_ids + LONG - 1, 1, SWL_LOGITS_ALL, logits + (int64_t)(LONG - 1) * m->config->vocab, err);
+    swl_session_free(s);
+    return st;
+}
+
+static void a_prompt_read_ahead_has_the_same_bits(void **state)
+{
+    static const swl_routes routes[] = {SWL_ROUTES_MODEL, SWL_ROUTES_UNIFORM};
+    size_t c;
+    int r, round;
+
+    (void)state;
+    for (c = 0; c < sizeof names / sizeof *names; c++)
+        for (r = 0; r < 2; r++) {
+            swl_model *m = open_case(names[c], false, LONG_CHUNK, 1);
+            int32_t k = m->config->n_experts_used, n = m->config->n_experts, slots;
+            size_t bytes = (size_t)LONG * (size_t)m->config->vocab * sizeof(float);
+            float *want = calloc(1, bytes), *got = malloc(bytes);
+            uint64_t n_ahead = 0, n_used = 0;
+
+            m->pool_slots_max = 0; /* memory pressure does not change the pool */
+            swl_routes_set(m, routes[r], 3);
+            assert_int_equal(run_long(m, want, NULL), SWL_OK);
+            for (slots = k; slots <= n; slots++)
+                for (round = 0; round < 4; round++) {
+                    swl_store_stats s;
+
+                    use_fake(m, slots, 1 + round % 3, (uint64_t)round * 31);
+                    m->lookahead = round < 3;
+                    swl_routes_set(m, routes[r], 3);
+                    memset(got, 0xff, bytes);
+                    assert_int_equal(run_long(m, got, NULL), SWL_OK);
+                    assert_memory_equal(got, want, bytes);
+                    swl_store_stats_get(m->store, &s);
+                    if (!m->lookahead || slots == n)
+                        assert_int_equal(s.n_ahead, 0);
+                    n_ahead += s.n_ahead;
+                    n_used += s.n_ahead_used;
+                }
+            if (n >= 8)
+                assert_true(n_ahead > 0 && n_used >= n_ahead * 3 / 4);
+            free(want);
+            free(got);
+            swl_model_close(m);
+        }
+}
+
+static void a_failing_read_ahead_of_a_prompt_never_becomes_a_wrong_logit(void **state)
+{
+    swl_model *m = open_case(names[0], false, LONG_CHUNK, 1);
+    size_t bytes = (size_t)LONG * (size_t)m->config->vocab * sizeof(float);
+    float *want = calloc(1, bytes), *got = malloc(bytes);
+    int64_t at, step = 1;
+    int n_failed = 0;
+
+    (void)state;
+    m->pool_slots_max = 0;
+    assert_int_equal(run_long(m, want, NULL), SWL_OK);
+    for (at = 0;; at += step, step += step / 3 + 1) {
+        io_fake *fake = use_fake(m, 8, 2, at % 2 ? 5 : 0);
+        swl_error err = {0};
+        swl_status st;
+
+        fake->fail_at = at;
+        fake->for_good = at % 3 == 0;
+        st = run_long(m, got, &err);
+        if (!st)
+            assert_memory_equal(got, want, bytes);
+        if (!st && fake->n_ops <= at)
+            break;
+        n_failed += st != SWL_OK;
+        assert_true(!st || st == SWL_E_IO); /* a read that nobody had asked for yet was done again */
+        fake->fail_at = -1;
+        assert_int_equal(run_long(m, got, NULL), SWL_OK);
+        assert_memory_equal(got, want, bytes);
+    }
+    assert_true(n_failed > 5);
+    free(want);
+    free(got);
+    swl_model_close(m);
+}
+
 /* Each read operation fails in turn; the model goes on afterwards as if nothing had been. */
 static void a_failing_read_never_becomes_a_wrong_logit(void **state)
 {
@@ -218,6 +314,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_pool_and_any_order_of_reads_give_the_same_bits),
+        cmocka_unit_test(a_prompt_read_ahead_has_the_same_bits),
+        cmocka_unit_test(a_failing_read_ahead_of_a_prompt_never_becomes_a_wrong_logit),
         cmocka_unit_test(a_failing_read_never_becomes_a_wrong_logit),
         cmocka_unit_test(recorded_routes_replay_to_the_same_bits),
         cmocka_unit_test(a_pass_can_be_had_in_halves),

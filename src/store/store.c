@@ -617,8 +617,13 @@ static int32_t room_ahead(const swl_store *s, const swl_store_part *l, bool stre
     return stream ? l->frames->n_stage - s->stage_slots - l->frames->n_idle : l->frames->n_stage - l->frames->n_staged;
 }
 
-/* What a prompt misses is little when the stage holds it twice: it arrives while the others are computed. With 20 experts a layer
- * guessing cost more than the waiting that it saved. */
+/* What the last prompt missed of a layer is little where the stage held half of it: it arrived while the others were computed, and
+ * guessing costs more than the waiting that it could save. */
+static bool misses_many(const swl_store *s, const swl_store_part *l)
+{
+    return l->n_missing >= 2 * s->stage_slots;
+}
+
 bool swl_store_guesses(swl_store *s, int32_t layer, swl_lease_mode mode)
 {
     const swl_store_part *l = &s->layers[layer];
@@ -626,7 +631,7 @@ bool swl_store_guesses(swl_store *s, int32_t layer, swl_lease_mode mode)
 
     pthread_mutex_lock(&s->lock);
     guesses = !s->still && l->n_kept < l->desc.n_experts && !l->guesses[stream].pause && room_ahead(s, l, stream) > 0 &&
-              (!stream || l->n_missing >= 2 * s->stage_slots);
+              (!stream || misses_many(s, l));
     pthread_mutex_unlock(&s->lock);
     return guesses;
 }
@@ -812,11 +817,15 @@ swl_status swl_store_resize(swl_store *s, int32_t slots_per_layer, swl_error *er
 void swl_store_lend(swl_store *s, int32_t n_slots)
 {
     int32_t i, n_layers = 0;
+    bool worth_it = false;
 
     pthread_mutex_lock(&s->lock);
     for (i = 0; i < s->n_layers; i++)
-        n_layers += s->layers[i].frames != NULL;
-    n_slots = n_layers ? (n_slots + n_layers / 2) / n_layers : 0;
+        if (s->layers[i].frames) {
+            n_layers++;
+            worth_it = worth_it || misses_many(s, &s->layers[i]);
+        }
+    n_slots = worth_it ? (n_slots + n_layers / 2) / n_layers : 0;
     if (!s->still && n_slots != s->n_lent) {
         forget_guesses(s, -1);
         while (s->n_in_flight) /* so the stage is empty */

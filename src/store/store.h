@@ -101,9 +101,9 @@ void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int
 /* Keeps the drive at it while nobody waits for reads: what waits for its turn with the I/O gets it. Cheap, also inside a loop of the
  * team. */
 void swl_store_pump(swl_store *s);
-/* Lends the stage some n_slots slots of the layers' shares, as many of each, but at most an eighth of a share; those that are in
- * use lose what they would evict next. For the guesses of a prompt; 0 gives them back. Nothing may be leased when this is
- * called. */
+/* Lends the stage some n_slots slots of the layers' shares, as many of each, but at most a sixth of a share, and none
+ * where no layer missed many at the last prompt; those that are in use lose what they would evict next. For the guesses of a
+ * prompt; 0 gives them back. Nothing may be leased when this is called. */
 void swl_store_lend(swl_store *s, int32_t n_slots);
 
 /* Changes the size of the pool, at any time. What is leased stays; a layer that has more leased than its new share gives

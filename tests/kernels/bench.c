@@ -15,7 +15,8 @@
 #include "base/mem.h"
 #include "base/threads.h"
 
-enum { ROUNDS = 7, JOB_ROWS = 64, BIG_BYTES = 160 << 20 };
+enum { ROUNDS = 7, BIG_BYTES = 160 << 20 };
+enum { JOB_ROWS = 64, JOB_ROWS_CACHED = 512 }; /* the second as a model cuts prompts */
 
 /* One thread is timed by its own CPU clock, so that other work on the machine disturbs less; teams by the wall. */
 static double clock_s(int32_t n_threads)
@@ -119,14 +120,14 @@ typedef struct matmul_run {
     swl_matmul_fn *fn;
     swl_matrix w;
     swl_act a;
-    int32_t n_tok;
+    int32_t n_tok, job_rows;
     float *out;
 } matmul_run;
 
 static void matmul_job(void *arg, int32_t i, int32_t worker)
 {
     const matmul_run *r = arg;
-    int32_t row = i * JOB_ROWS, n = r->w.rows - row < JOB_ROWS ? r->w.rows - row : JOB_ROWS;
+    int32_t row = i * r->job_rows, n = r->w.rows - row < r->job_rows ? r->w.rows - row : r->job_rows;
 
     (void)worker;
     r->fn(&r->w, row, n, &r->a, NULL, r->n_tok, r->out + row, r->w.rows);
@@ -138,7 +139,7 @@ static double matmul_seconds(swl_threads *team, matmul_run *r, int n_times)
     int i;
 
     for (i = 0; i < n_times; i++)
-        swl_threads_run(team, (r->w.rows + JOB_ROWS - 1) / JOB_ROWS, matmul_job, r);
+        swl_threads_run(team, (r->w.rows + r->job_rows - 1) / r->job_rows, matmul_job, r);
     return (clock_s(swl_threads_count(team)) - t) / n_times;
 }
 
@@ -179,7 +180,7 @@ static void start(matmul_run *r, swl_matmul_fn *fn, swl_wtype type, int32_t rows
     int32_t group = info->book ? (type == SWL_W_NVFP4 ? 16 : 32) : info->affine ? 64 : 0;
 
     mem_reset();
-    *r = (matmul_run){.fn = fn, .n_tok = n_tok};
+    *r = (matmul_run){.fn = fn, .n_tok = n_tok, .job_rows = JOB_ROWS};
     r->w = (swl_matrix){.type = type, .rows = rows, .cols = cols, .sdtype = SWL_DT_BF16, .group = group};
     if (info->book)
         r->w.sdtype = swl_codebook_sdtype(type, SWL_DT_F16);
@@ -223,6 +224,7 @@ static void bench_matmul(const char *name, swl_matmul_fn *fn, swl_wtype type, in
     int i;
 
     start(&r, fn, type, rows, cols, n_tok);
+    r.job_rows = JOB_ROWS_CACHED;
     p = fill_matrix(&r.w, &n_bytes);
     if (!r.out || swl_threads_create(&team, 1, NULL))
         exit(2);

@@ -124,7 +124,7 @@ const option_row option_rows[OPT_COUNT] = {
     [OPT_CORS_ORIGINS] = {"cors-origins", 0, TYPE_LIST, SERVING, "ORIGIN,...", NULL, NULL, 0, 0, true, C(SERVE), OPT_COUNT,
                           "web sites whose pages may use the server; *: all"},
     [OPT_SESSION_DIR] = {"session-dir", 0, TYPE_TEXT, SERVING, "DIR", NULL, NULL, 0, 0, true, C(SERVE), OPT_COUNT,
-                         "keep conversations that leave memory in files here"},
+                         "keep conversations of 32 tokens and more that leave memory in files here"},
     [OPT_OLLAMA_API] = {"ollama-api", 0, TYPE_SWITCH, SERVING, NULL, "off", NULL, 0, 0, true, C(SERVE), OPT_COUNT,
                         "answer clients of Ollama and LM Studio too"},
     [OPT_REASONING_FIELD] = {"reasoning-field", 0, TYPE_CHOICE, SERVING, "reasoning_content|reasoning|both|none",

@@ -362,7 +362,8 @@ typedef struct swl_engine_options {
     const swl_tokenizer *tokenizer; /* borrowed */
     const char *dir;           /* the model's directory: chat template (chat_template.jinja, tokenizer_config.json) */
     const char *template_path; /* use this template instead; NULL */
-    const char *session_dir;   /* conversations that leave memory go here and come back from here; NULL: nowhere */
+    const char *session_dir;   /* conversations that leave memory go here and come back from here, those of 32 tokens and more;
+                                  NULL: nowhere */
     uint64_t session_dir_bytes;/* oldest files are removed above this; 0: 8 GiB */
     bool strip_thinking;       /* leave old reasoning to the template. Default: keep it where the template can, because
                                   dropping it makes the next turn read the last answer again */

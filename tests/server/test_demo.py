@@ -248,6 +248,17 @@ class Kept(unittest.TestCase):
             self.assertEqual(answers[0]["choices"][0]["message"], answers[1]["choices"][0]["message"])
             self.assertGreater(answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"], 100)
 
+    def test_what_is_short_is_not_kept(self):
+        """From 32 tokens on, as the page says: of those that the model has read, so without the last one of the answer."""
+        with tempfile.TemporaryDirectory() as folder:
+            for n_answer, n_files in ((2, 0), (3, 1)):
+                server = Server("--threads", "2", "-c", "512", "--session-dir", folder, model=MODEL)
+                prompt = server.post("/tokenize", {"content": "Tell me a story. " * 20}).json["tokens"][:30]
+                a = server.post("/v1/completions", {"prompt": prompt, "max_tokens": n_answer, "temperature": 0, "ignore_eos": True}).json
+                self.assertEqual(a["usage"]["total_tokens"], 30 + n_answer)
+                self.assertEqual(server.stop(signal.SIGTERM), 0)
+                self.assertEqual(len(os.listdir(folder)), n_files, n_answer)
+
     def test_what_others_do_to_the_folder(self):
         """What a killed program was writing goes when it is old, and nothing else; a file that somebody removed is written again;
         one that says it holds more than fits takes no memory."""

@@ -4,8 +4,9 @@
  *   READ_HEAD -> READ_BODY -> BUSY -> READ_HEAD ...      BUSY: a job or a handler owes the answer
  *                                  -> LINGER             what is still to be written, then the end
  *
- * Reading never stops, so that a client that goes away is noticed in every state. A connection that has ended (DEAD) stays
- * in memory until the next tick, because a callback may be on the stack.
+ * Reading never stops, so that a client that goes away is noticed in every state. One that closes its side behind whole requests
+ * (`ended`) may still want their answers: see on_end. A connection that is over (DEAD) stays in memory until the next tick, because a
+ * callback may be on the stack.
  */
 #include "srv.h"
 
@@ -555,6 +556,8 @@ static void input(srv_conn *c)
     while (more && (c->state == SRV_READ_HEAD || c->state == SRV_READ_BODY))
         more = c->state == SRV_READ_HEAD ? read_head(c) : read_body(c);
     c->in_callback = false;
+    if (c->ended && (c->state == SRV_READ_HEAD || c->state == SRV_READ_BODY))
+        set_state(c, SRV_LINGER); /* what there is of this request is all of it */
     if (c->state == SRV_BUSY && evbuffer_get_length(bufferevent_get_input(c->bev)) > c->server->limits.ahead)
         c->close_after = true; /* more than is kept: nothing behind this request will be answered */
     if (c->state == SRV_LINGER || (c->state == SRV_BUSY && c->close_after))
@@ -584,6 +587,20 @@ static void on_write(struct bufferevent *bev, void *arg)
     c->since = srv_now();
 }
 
+/* The client sends nothing more. If it is gone altogether, what is sent to it now comes back as an error, for which each tick
+ * looks; if not, it gets its answer. False: there is nothing that could be sent ahead of that. */
+static bool on_end(srv_conn *c)
+{
+    if (!c->job || !(srv_job_sign(c->job) || (!c->http && c->head.minor == 1)))
+        return false;
+    if (c->state != SRV_DEAD && !c->http)
+        write_bytes(c, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    c->ended = true;
+    if (!evbuffer_get_length(bufferevent_get_input(c->bev)))
+        c->close_after = true;
+    return true;
+}
+
 static void on_event(struct bufferevent *bev, short what, void *arg)
 {
     srv_conn *c = arg;
@@ -596,6 +613,8 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
         set_state(c, SRV_LINGER);
         return;
     }
+    if ((what & BEV_EVENT_EOF) && (what & BEV_EVENT_READING) && on_end(c))
+        return;
     srv_conn_destroy(c);
 }
 
@@ -675,12 +694,23 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
 
 /* ---- clocks ---- */
 
+/* What was sent to a client that had ended its side came back: nobody reads it. */
+static bool is_refused(const srv_conn *c)
+{
+    int code = 0;
+    socklen_t n = sizeof code;
+
+    return c->ended && (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &code, &n) || code);
+}
+
 static void tick_one(srv_conn *c, double now, double hurry)
 {
     bool is_new = !c->began, has_input = evbuffer_get_length(bufferevent_get_input(c->bev)) > 0;
     bool unsent = evbuffer_get_length(bufferevent_get_output(c->bev)) > 0;
 
-    if (unsent && (now - c->last_write) * hurry > IDLE_SECONDS) {
+    if (is_refused(c)) {
+        srv_conn_destroy(c);
+    } else if (unsent && (now - c->last_write) * hurry > IDLE_SECONDS) {
         srv_conn_destroy(c);
     } else if (c->state == SRV_READ_HEAD && has_input && (now - c->since) * hurry > HEAD_SECONDS) {
         refuse(c, 408, "the request's head took too long");
@@ -689,7 +719,7 @@ static void tick_one(srv_conn *c, double now, double hurry)
         srv_conn_destroy(c);
     } else if (c->state == SRV_READ_BODY && (now - c->last_read) * hurry > IDLE_SECONDS) {
         refuse(c, 408, "the request's body took too long");
-    } else if (c->state == SRV_LINGER && !unsent && now - c->since > LINGER_SECONDS) {
+    } else if (c->state == SRV_LINGER && !unsent && (c->ended || now - c->since > LINGER_SECONDS)) {
         srv_conn_destroy(c);
     }
 }

@@ -579,6 +579,15 @@ int32_t srv_job_place(const srv_job *j)
     return place;
 }
 
+bool srv_job_sign(srv_job *j)
+{
+    if (j->began_stream)
+        j->encoder->heartbeat(j);
+    else if (j->committed)
+        srv_job_write(j, &(srv_text){.p = " ", .n = 1});
+    return j->began_stream || j->committed;
+}
+
 static bool tells_place(const srv_job *j, double now)
 {
     return j->phase == SRV_QUEUED && j->ask.return_progress && j->encoder->progress &&
@@ -598,7 +607,7 @@ static void tick_one(srv_job *j, double now, double pulse)
             j->last_progress = now;
             j->encoder->progress(j);
         } else if (silent > limit) {
-            j->encoder->heartbeat(j);
+            srv_job_sign(j);
         }
         return;
     }
@@ -607,7 +616,7 @@ static void tick_one(srv_job *j, double now, double pulse)
     if (!j->committed)
         srv_stream_begin(j->conn, "application/json", NULL);
     j->committed = true;
-    srv_job_write(j, &(srv_text){.p = " ", .n = 1});
+    srv_job_sign(j);
 }
 
 void srv_jobs_tick(srv_server *s, double now)

@@ -124,6 +124,8 @@ srv_job *srv_job_create(srv_conn *c);
 void srv_job_cancel(srv_job *j);
 void srv_job_prepared(srv_job *j);
 void srv_job_event(srv_job *j, srv_choice *c, const srv_note *n);
+/* Sends a sign of life at once. False: the answer has not begun. */
+bool srv_job_sign(srv_job *j);
 void srv_jobs_tick(srv_server *s, double now);
 void srv_jobs_flush(srv_server *s);
 void srv_job_free(srv_job *j);

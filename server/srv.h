@@ -178,6 +178,7 @@ struct srv_conn {
     char request_id[SRV_ID + 8];
     char origin[256];         /* allowed, to be named in the answer; "" */
     bool close_after, chunked_out, in_callback, head_begun;
+    bool ended;               /* its client sends nothing more, and is not known to be gone */
     int http;                 /* status of the answer that is being written */
     double since;             /* the state, */
     double last_read, last_write;

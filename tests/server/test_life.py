@@ -97,11 +97,61 @@ class Cancellation(unittest.TestCase):
                 self.assertEqual(cancelled(server, "queued"), 1)
                 first.socket.close()
 
-    def test_a_half_closed_connection_is_gone(self):
+    def test_who_only_stops_sending_gets_the_answer(self):
+        for stream, hold in ((False, -1), (False, 3), (True, 0), (True, 3)):
+            with Server(hold=hold) as server:
+                c = start(server, stream=stream)
+                wait_until(lambda: server.n_asked() == 1)
+                if stream:
+                    c.until(b'"content":""')
+                c.socket.shutdown(socket.SHUT_WR)
+                if stream:
+                    c.until(b'"delta":{}') # the sign of life by which one that is gone would be known
+                else:
+                    self.assertEqual(c.head(), (100, {}))
+                time.sleep(0.5) # in which one that is gone is forgotten
+                server.release()
+                rest = c.rest
+                while c.more():
+                    rest = c.rest
+                self.assertTrue(rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") if stream else b"Hello, world." in rest, rest)
+                wait_until(lambda: present(server) == 0)
+                self.assertEqual(cancelled(server, "preparing", "queued", "prefill", "decode"), 0)
+
+    def test_so_does_who_sent_several_requests(self):
+        with Server(hold=0) as server:
+            c = server.connect()
+            for path in (CHAT, CHAT):
+                c.request("POST", path, body())
+            c.request("GET", "/health")
+            c.send("GET /health HTTP/1.1\r\n") # and this is no request yet
+            wait_until(lambda: server.n_asked() == 1)
+            c.socket.shutdown(socket.SHUT_WR)
+            self.assertEqual(c.head(), (100, {}))
+            server.release()
+            self.assertEqual([c.answer().status for _ in range(3)], [200] * 3)
+            self.assertTrue(c.closed())
+
+    def test_who_went_away_behind_its_last_byte(self):
+        """Whoever only stopped sending may be gone a little later."""
+        for leave in (harness.Connection.reset, lambda c: c.socket.close()):
+            with Server(hold=3) as server:
+                c = start(server, stream=True)
+                c.until(b'"content":""')
+                c.socket.shutdown(socket.SHUT_WR)
+                time.sleep(0.3)
+                leave(c)
+                server.release()
+                wait_until(lambda: server.metric("requests_running") == 0)
+
+    def test_an_old_client_that_stops_sending_is_gone(self):
+        """There is nothing in HTTP/1.0 that could be sent before the answer, to see whether it is still there."""
         with Server(hold=3) as server:
-            c = start(server, stream=True)
-            c.head()
-            c.socket.shutdown(1)
+            c = server.connect()
+            data = json.dumps(body())
+            c.send("POST %s HTTP/1.0\r\nHost: %s\r\nContent-Length: %d\r\n%s\r\n%s" % (CHAT, c.host, len(data), harness.JSON, data))
+            wait_until(lambda: server.metric("requests_running") == 1)
+            c.socket.shutdown(socket.SHUT_WR)
             wait_until(lambda: server.metric("requests_running") == 0)
             self.assertEqual(cancelled(server, "queued", "prefill", "decode"), 1)
 

@@ -188,7 +188,8 @@ typedef struct swl_memory_plan {
     uint64_t io;               /* buffers of the expert store */
     uint64_t pool;             /* pool_slots experts in every layer */
     uint64_t total;            /* of the above, limit excepted */
-    uint64_t drift;            /* what the program may touch between a plan and opening the model by it; not in total */
+    uint64_t drift;            /* what the program may touch between a plan and opening the model by it, and base has no room for;
+                                * not in total */
     uint64_t floor;            /* a limit that would do for this context, and for the pool_slots that were asked for: the smallest
                                 * one, and drift */
     uint64_t pool_all;         /* a pool that holds every expert */

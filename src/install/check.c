@@ -478,12 +478,33 @@ static swl_status hash_one(void *arg, const char *path, swl_error *err)
     return st;
 }
 
+/* What says the same already keeps its bytes, which the record of an installation may have the digest of. */
+static bool is_stated(const char *dir, const json_t *files)
+{
+    char *text = NULL;
+    size_t n = 0;
+    json_t *root = load_text(dir, "hashes.json", &text, &n, NULL) ? NULL : json_loadb(text, n, 0, NULL);
+    bool same = root && json_equal(json_object_get(root, "files"), files);
+
+    json_decref(root);
+    swl_free(text);
+    return same;
+}
+
+/* Byte for byte as a conversion writes it (qpack_json.c). */
 static swl_status save_hashes(const char *dir, json_t *files, swl_error *err)
 {
     json_t *root = json_pack("{s:O}", "files", files);
     char *text = root ? json_dumps(root, JSON_SORT_KEYS | JSON_INDENT(1)) : NULL, *path = swl_path_join(dir, "hashes.json");
-    swl_status st = text && path ? swl_file_save(path, text, strlen(text), err) : no_memory(err);
+    size_t n = text ? strlen(text) : 0;
+    swl_status st = SWL_OK;
 
+    if (!text || !path) {
+        st = no_memory(err);
+    } else if (!is_stated(dir, files)) {
+        text[n] = '\n'; /* in the place of its end */
+        st = swl_file_save(path, text, n + 1, err);
+    }
     free(text); /* jansson's */
     json_decref(root);
     swl_free(path);

@@ -207,6 +207,24 @@ def hashes_are_written_for_publishers():
 
 
 @check
+def hashes_that_say_the_same_keep_their_bytes():
+    """A pull records the digest of what was published, as a rule by a conversion, in whose form the file is made anew."""
+    files = packed()
+    with Room() as r:
+        subprocess.run([harness.PROGRAM, "repack", os.path.join(CASES, "q35moe-a"), "--output", r.out, "-q"], check=True)
+        form = read_dir(r.out)["hashes.json"]
+        os.remove(os.path.join(r.out, "hashes.json"))
+        swiftlet(r, None, "verify", "--write-hashes", r.out)
+        same("made anew", read_dir(r.out)["hashes.json"], form)
+    for published in (files["hashes.json"], json.dumps(json.loads(files["hashes.json"]), separators=(",", ":")).encode()):
+        with Hub({**files, "hashes.json": published}) as hub, Room() as r:
+            r.run(hub)
+            swiftlet(r, None, "verify", "--write-hashes", r.out)
+            same("bytes", read_dir(r.out)["hashes.json"] == published, True)
+            swiftlet(r, None, "verify", r.out)
+
+
+@check
 def models_are_listed_and_removed_by_name():
     with Hub(packed()) as hub, Room() as r:
         more = dict(SWIFTLET_HOME=os.path.join(r.dir, "own"))

@@ -170,8 +170,9 @@ static swl_status check_header(swl_route_log *log, const uint8_t *p, size_t n, c
     if (v[0] != 1)
         return swl_fail_at(err, SWL_E_UNSUPPORTED, path, 8, "%s: version %" PRIu32 " of the route log, expected 1", path, v[0]);
     if (v[1] < 1 || v[1] > LAYERS_MAX || v[2] < 1 || v[2] > EXPERTS_MAX || v[3] < 1 || v[3] > K_MAX || v[3] > v[2])
-        return swl_fail_at(err, SWL_E_CORRUPT, path, 12, "%s: %" PRIu32 " layers, %" PRIu32 " experts, %" PRIu32 " per token",
-                           path, v[1], v[2], v[3]);
+        return swl_fail_at(err, SWL_E_CORRUPT, path, 12, "%s: the header is damaged: %" PRIu32 " layers, %" PRIu32
+                           " experts, %" PRIu32 " per token; expected 1 to %d, 1 to %d, and 1 to %d but no more than there are",
+                           path, v[1], v[2], v[3], LAYERS_MAX, EXPERTS_MAX, K_MAX);
     log->n_layers = (int32_t)v[1];
     log->n_experts = (int32_t)v[2];
     log->k = (int32_t)v[3];

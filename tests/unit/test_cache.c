@@ -243,6 +243,12 @@ static void files_are_read_as_described(void **state)
     assert_int_equal(swl_file_save(path, bytes, sizeof bytes, NULL), SWL_OK);
     assert_int_equal(swl_route_log_load(&g, path, &err), SWL_E_CORRUPT);
     assert_int_equal(err.offset, 42);
+    memcpy(bytes, file_bytes, sizeof bytes);
+    bytes[13] = 0x27; /* 0x2702 layers */
+    assert_int_equal(swl_file_save(path, bytes, sizeof bytes, NULL), SWL_OK);
+    assert_int_equal(swl_route_log_load(&g, path, &err), SWL_E_CORRUPT);
+    assert_int_equal(err.offset, 12);
+    assert_non_null(strstr(err.message, ": the header is damaged: 9986 layers, 300 experts, 2 per token; expected 1 to 4096, "));
     for (n = 0; n < 44; n++) { /* cut before the first pass is whole */
         assert_int_equal(swl_file_save(path, file_bytes, n, NULL), SWL_OK);
         assert_int_equal(swl_route_log_load(&g, path, &err), SWL_E_CORRUPT);

@@ -176,13 +176,13 @@ swl_status id_list_parse(id_list *l, const char *text, swl_error *err)
     swl_status st = SWL_OK;
 
     while (!st) {
-        char word[16];
+        char word[48];
         size_t n = strcspn(p + strspn(p, " "), ", ");
         int64_t id;
         int32_t narrow;
 
         p += strspn(p, " ");
-        snprintf(word, sizeof word, "%.*s", (int)(n < 15 ? n : 15), p);
+        snprintf(word, sizeof word, "%.*s%s", (int)(n <= 40 ? n : 40), p, n <= 40 ? "" : "...");
         if (!parse_int(word, &id) || id < 0 || id > INT32_MAX)
             return fail(err, SWL_E_ARG, "--ids: \"%s\" is not a token id; expected numbers with commas between them", word);
         narrow = (int32_t)id;

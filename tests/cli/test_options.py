@@ -155,6 +155,8 @@ class Usage(unittest.TestCase):
         self.fails("only one of", "generate", MODEL, "-p", "x", "--ids", "1")
 
     def test_bad_id_lists_are_refused(self):
+        self.fails('"99999999999999999999" is not a token id', "generate", MODEL, "--ids", "1,99999999999999999999")
+        self.fails('"%s..." is not a token id' % ("9" * 40), "generate", MODEL, "--ids", "9" * 41)
         for ids in ["", "1,", "1,,2", "a", "1 2", "-1", "99999999999"]:
             self.fails("--ids", "generate", MODEL, "--ids", ids)
 

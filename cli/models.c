@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "output.h"
 
@@ -150,4 +151,19 @@ swl_status model_by_name(char dst[PLACE_PATH_MAX], const char *name, swl_error *
         st = fail(err, SWL_E_NOT_FOUND, "no installed model is called %s", typed);
     model_names_free(folders, n);
     return st;
+}
+
+char *model_short_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *name = shown_name(slash ? slash + 1 : path), *after = name ? strchr(name, '/') : NULL, found[PLACE_PATH_MAX], *result = NULL;
+    const char *shorter[] = {after ? after + 1 : name, name};
+    swl_error ignored;
+
+    for (int i = 0; i < 2 && name && !result; i++) {
+        if (access(shorter[i], F_OK) && !model_by_name(found, shorter[i], &ignored) && !strcmp(found, path))
+            result = strdup(shorter[i]); /* and no folder here takes precedence */
+    }
+    free(name);
+    return result ? result : strdup(path);
 }

@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "format.h"
 #include "interrupt.h"
+#include "models.h"
 #include "output.h"
 
 #define TOKEN_BYTES_MAX 4096
@@ -562,6 +563,7 @@ static void done_text(const pulling *p, const swl_pull_result *r)
 {
     char size[16];
     bool local = !strcmp(r->verified_by, "local") || !r->verified_by[0];
+    char *name = p->quiet ? NULL : model_short_name(p->o.target);
 
     if (p->quiet)
         ;
@@ -573,8 +575,9 @@ static void done_text(const pulling *p, const swl_pull_result *r)
         note("%s received and %s in %.1f s, checked by %s", format_bytes(size, r->bytes_received), r->way, r->seconds,
              local ? "lengths" : r->verified_by);
     out_printf("%s\n", p->o.target);
-    if (!p->quiet)
-        note("next: swiftlet chat %s", p->o.target);
+    if (name)
+        note("next: swiftlet chat %s", name);
+    free(name);
 }
 
 swl_status pulling_run(pulling *p, const arguments *a, swl_error *err)

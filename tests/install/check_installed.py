@@ -228,7 +228,9 @@ def hashes_that_say_the_same_keep_their_bytes():
 def models_are_listed_and_removed_by_name():
     with Hub(packed()) as hub, Room() as r:
         more = dict(SWIFTLET_HOME=os.path.join(r.dir, "own"))
-        swiftlet(r, hub, "pull", "org/name", **more)
+        said = swiftlet(r, hub, "pull", "org/name", **more)[1]
+        must(said.endswith("\nswiftlet: next: swiftlet chat name\n"), said)
+        swiftlet(r, hub, "info", "name", **more)
         swiftlet(r, hub, "info", "org/name", **more)
         models = json.loads(swiftlet(r, hub, "ls", "--json", **more)[0])["models"]
         same("models", [(m["name"], m["complete"], m["commit"]) for m in models], [("org/name", True, hub.commit)])
@@ -237,6 +239,13 @@ def models_are_listed_and_removed_by_name():
         must(os.path.exists(os.path.join(r.dir, "own", "models", "org--name.qpack")))
         swiftlet(r, hub, "rm", "org/name", "--yes", **more)
         same("left", os.listdir(os.path.join(r.dir, "own", "models")), [])
+        swiftlet(r, hub, "pull", "org/name", **more)
+        make_dir(r, packed(), "own/models/other--name.qpack")
+        said = swiftlet(r, hub, "pull", "org/name", **more)[1]
+        must(said.endswith("\nswiftlet: next: swiftlet chat org/name\n"), said)
+        place = os.path.join(r.dir, "elsewhere")
+        said = swiftlet(r, hub, "pull", "org/name", "--local-dir", place, **more)[1]
+        must(said.endswith("\nswiftlet: next: swiftlet chat %s\n" % place), said)
 
 
 if __name__ == "__main__":

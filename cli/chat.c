@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "output.h"
 
-/* Turns that are known beforehand: answers are separated by a newline, where none ends them anyway. */
+/* Turns that are known beforehand. */
 static swl_status run_turns(conversation *c, const char *const *turns, int n, swl_error *err)
 {
     for (int i = 0; i < n; i++) {
@@ -17,8 +17,6 @@ static swl_status run_turns(conversation *c, const char *const *turns, int n, sw
             return st;
         if (c->answer.finish == SWL_FINISH_CANCELLED)
             return fail(err, SWL_E_CANCELLED, "%s", "");
-        if (!opt_on(&c->a, OPT_JSON) && i + 1 < n && !stdout_is_terminal())
-            out_text("\n", 1);
     }
     if (c->unsaved.code)
         *err = c->unsaved; /* what was said is there; that it was kept is not true */

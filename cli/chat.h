@@ -13,7 +13,6 @@ typedef struct conversation {
     answer answer;
     char *attached;           /* /read: goes with the next message; free */
     char *typed[OPT_COUNT];   /* values of /set, /system, /think, /model; free */
-    bool ends_lines;          /* a newline after each answer, also away from a terminal */
     bool is_warned;           /* that the context is nearly full */
     bool is_typed;            /* somebody reads what is said meanwhile */
     swl_error unsaved;        /* why the last --save failed; code SWL_OK: it did not */

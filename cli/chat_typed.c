@@ -67,7 +67,6 @@ swl_status chat_typed(conversation *c, swl_error *err)
     bool keep = opt_on(&c->a, OPT_HISTORY) && !place_path(history, PLACE_STATE, "history", &ignored);
     swl_status st;
 
-    c->ends_lines = true;
     c->is_typed = true;
     line_open(keep ? history : NULL, typed_complete, c);
     if (!opt_on(&c->a, OPT_QUIET))

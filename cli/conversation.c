@@ -190,7 +190,7 @@ swl_status conversation_answer(conversation *c, swl_error *err)
         swl_chat_truncate(c->chat, n_before);
     if (opt_on(&c->a, OPT_JSON))
         out_json(answer_json(&c->answer));
-    else if (c->ends_lines || stdout_is_terminal())
+    else if (!nothing_said(c) || c->is_typed || stdout_is_terminal())
         out_text("\n", 1);
     note_context(c);
     answer_stats(&c->answer, false);

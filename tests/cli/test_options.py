@@ -267,8 +267,11 @@ class Streams(unittest.TestCase):
     def test_statistics_only_when_asked_away_from_a_terminal(self):
         self.assertEqual(run("generate", MODEL, "-p", "x").stderr, b"")
 
-    def test_answers_of_several_turns_are_separated_by_a_newline(self):
-        self.assertEqual(run("chat", MODEL, "a", "b", SCRIPT_TEXT="one").stdout, b"one\none")
+    def test_answers_of_a_chat_end_with_a_newline(self):
+        """One after the other, in one run or in several, they stay apart; generate writes the model's bytes alone."""
+        self.assertEqual(run("chat", MODEL, "a", "b", SCRIPT_TEXT="one").stdout, b"one\none\n")
+        self.assertEqual(run("chat", MODEL, stdin=b"a", SCRIPT_TEXT="one").stdout, b"one\n")
+        self.assertEqual(run("generate", MODEL, "--chat", stdin=b"a", SCRIPT_TEXT="one").stdout, b"one")
 
     def test_json_is_one_object_a_line_and_begins_with_the_version(self):
         p = run("chat", MODEL, "a", "b", "--json", SCRIPT_TEXT="one")
@@ -385,9 +388,9 @@ class Conversation(unittest.TestCase):
     def test_thoughts_are_no_part_of_the_answer(self):
         script = {"SCRIPT_TEXT": "<think>let me see</think>It is so."}
         p = run("chat", MODEL, "x", **script)
-        self.assertEqual((p.stdout, p.stderr), (b"It is so.", b""))
+        self.assertEqual((p.stdout, p.stderr), (b"It is so.\n", b""))
         p = run("chat", MODEL, "x", "--show-thinking", **script)
-        self.assertEqual((p.stdout, p.stderr), (b"It is so.", b"let me see\n\n"))
+        self.assertEqual((p.stdout, p.stderr), (b"It is so.\n", b"let me see\n\n"))
         o = json.loads(run("chat", MODEL, "x", "--json", **script).stdout)
         self.assertEqual((o["text"], o["reasoning"], o["reasoning_tokens"]), ("It is so.", "let me see", 10))
         self.assertEqual(run("chat", MODEL, "x", "--think", "off", "--show-thinking", **script).stderr, b"")

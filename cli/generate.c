@@ -73,13 +73,14 @@ static swl_status check_save_path(const char *path, swl_error *err)
     const char *slash = strrchr(path, '/');
     char dir[4096] = ".";
 
-    if (slash && (size_t)(slash - path) < sizeof dir)
-        snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    if (slash && (size_t)(slash - path) < sizeof dir - 2)
+        snprintf(dir, sizeof dir, "%.*s/.", (int)(slash - path), path); /* of a file: not a directory */
     if (!access(dir, W_OK | X_OK))
         return SWL_OK;
-    fail(err, SWL_E_NOT_FOUND, "the state cannot be written to %s: %s", path, strerror(errno));
+    fail(err, errno == ENOENT || errno == ENOTDIR ? SWL_E_NOT_FOUND : SWL_E_IO, "the state cannot be written to %s: %s", path,
+         strerror(errno));
     snprintf(err->file, sizeof err->file, "%s", path);
-    return SWL_E_NOT_FOUND;
+    return err->code;
 }
 
 /* A text as it is, or ids. */

@@ -27,8 +27,8 @@ static void help_list(FILE *f)
                "Options may stand before or after operands; -- ends them. Most can also be set in the environment, as\n"
                "SWIFTLET_ and the name (SWIFTLET_MAX_TOKENS=100), and in the config file (max-tokens = 100);\n"
                "\"swiftlet info --config\" tells its place, and every value with its origin.\n"
-               "\nExit codes: 0 success; 1 failure, or a difference from a reference; 2 usage; 3 a model or file is missing or\n"
-               "damaged; 4 not enough memory, context or disk; 5 network; 6 not supported; 130 and 143 interrupted.\n"
+               "\nExit codes: 0 success; 1 failure, or a difference from a reference; 2 usage; 3 a model, file or folder is\n"
+               "missing or damaged; 4 not enough memory, context or disk; 5 network; 6 not supported; 130 and 143 interrupted.\n"
                "\n\"swiftlet help COMMAND\" lists the options of one command.\n");
 }
 

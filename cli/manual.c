@@ -100,7 +100,7 @@ static void exit_status(FILE *f)
     static const struct {
         const char *code, *meaning;
     } rows[] = {{"0", "success"}, {"1", "failure, or a difference from a reference"}, {"2", "usage"},
-                {"3", "a model or file is missing or damaged"}, {"4", "not enough memory, context or disk"}, {"5", "network"},
+                {"3", "a model, file or folder is missing or damaged"}, {"4", "not enough memory, context or disk"}, {"5", "network"},
                 {"6", "not supported"}, {"130, 143", "interrupted, terminated"}};
 
     fputs(".SH EXIT STATUS\n", f);

@@ -61,7 +61,7 @@ swl_status swl_fail_at(swl_error *err, swl_status code, const char *file, int64_
 swl_status swl_fail_errno(swl_error *err, const char *file, const char *fmt, ...)
 {
     int e = errno;
-    swl_status code = e == ENOENT ? SWL_E_NOT_FOUND : e == ENOSPC ? SWL_E_BUDGET : e == ENOMEM ? SWL_E_NOMEM : SWL_E_IO;
+    swl_status code = e == ENOENT || e == ENOTDIR ? SWL_E_NOT_FOUND : e == ENOSPC ? SWL_E_BUDGET : e == ENOMEM ? SWL_E_NOMEM : SWL_E_IO;
     va_list ap;
 
 #ifdef EDQUOT

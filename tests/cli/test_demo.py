@@ -459,6 +459,23 @@ class States(unittest.TestCase):
             self.assertNotEqual(p.stdout.strip(), b"")
             self.assertEqual([f for _, _, files in os.walk(folder) for f in files if "kept" in f], [])
 
+    def test_places_that_are_not_there_have_one_code(self):
+        """3 where a folder is missing, or is none, and 1 where there may be no new file, whatever was to be kept there."""
+        with tempfile.TemporaryDirectory() as home:
+            os.mkdir(os.path.join(home, "state"))
+            open(os.path.join(home, "state", "sessions"), "w").close()
+            inside_a_file = os.path.join(home, "state", "sessions", "x")
+            for code, *command in [(3, "serve", MODEL, "--port", "0", "-c", "256", "--session-dir", "/nonexistent/a"),
+                                   (3, "serve", MODEL, "--port", "0", "-c", "256", "--session-dir", inside_a_file),
+                                   (1, "serve", MODEL, "--port", "0", "-c", "256", "--session-dir", "/sys/swiftlet-x"),
+                                   (3, "generate", MODEL, "-p", "x", "-n", "1", "-c", "256", "--save-state", "/nonexistent/a"),
+                                   (3, "generate", MODEL, "-p", "x", "-n", "1", "-c", "256", "--save-state", inside_a_file)]:
+                p = run(*command)
+                self.assertEqual((p.returncode, p.stderr.count(b"\n")), (code, 1), p)
+            p = run("chat", MODEL, "-p", "Hi!", "-n", "1", "-q", "-c", "256", "--save", "kept", SWIFTLET_HOME=home)
+            self.assertEqual((p.returncode, p.stderr.count(b"\n")), (3, 1), p)
+            self.assertIn(b"Not a directory", p.stderr)
+
     def test_a_foreign_file_is_refused_by_name(self):
         with tempfile.NamedTemporaryFile() as f:
             f.write(b"not a state " * 100)

@@ -44,6 +44,10 @@ static void maps_errno(void **state)
     assert_int_equal(swl_fail_errno(&err, "f", "cannot open"), SWL_E_NOT_FOUND);
     assert_int_equal(err.os_errno, ENOENT);
     assert_non_null(strstr(err.message, "cannot open: "));
+    errno = ENOTDIR; /* nothing is there either */
+    assert_int_equal(swl_fail_errno(&err, "f/g", "cannot open"), SWL_E_NOT_FOUND);
+    errno = EACCES;
+    assert_int_equal(swl_fail_errno(&err, "f", "cannot open"), SWL_E_IO);
     errno = ENOSPC;
     assert_int_equal(swl_fail_errno(NULL, "f", "no room"), SWL_E_BUDGET);
 }

@@ -12,6 +12,7 @@ import time
 import unittest
 
 
+PATIENCE = 60  # seconds for what has to happen at all: only a test that fails takes so long
 HOME = tempfile.TemporaryDirectory(prefix="swiftlet-home-")
 
 
@@ -28,7 +29,7 @@ def run(program, *arguments, stdin=b"", **env):
                           env=environment(**env))
 
 
-def wait_until(condition, seconds=60):
+def wait_until(condition, seconds=PATIENCE):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -74,7 +75,7 @@ class Terminal:
         self.seen += got
         return got
 
-    def expect(self, what, seconds=20):
+    def expect(self, what, seconds=PATIENCE):
         """Waits until the bytes have come; everything up to their end is then taken out of `seen` and returned."""
         end = time.monotonic() + seconds
         while what not in self.seen:
@@ -94,7 +95,7 @@ class Terminal:
     def type(self, text):
         os.write(self.fd, text)
 
-    def finish(self, seconds=20):
+    def finish(self, seconds=PATIENCE):
         """Exit status; what is left to read stays in `seen`."""
         end = time.monotonic() + seconds
         while self.process.poll() is None and time.monotonic() < end:

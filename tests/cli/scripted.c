@@ -4,6 +4,7 @@
  *
  *   SCRIPT_TEXT      what every answer says, byte by byte (default "Hello, world.")
  *   SCRIPT_DELAY_MS  time before every token of an answer, every prompt token, every step of a conversion
+ *   SCRIPT_STEPS     of a conversion (20)
  *   SCRIPT_READY     file that is written when the third of these delays begins: the script is in the middle of its work
  *   SCRIPT_OPEN, SCRIPT_GENERATE, SCRIPT_REPACK, SCRIPT_VERIFY     status (a number) that this call fails with
  *   SCRIPT_SESSIONS  so many conversations fit into memory (default 64)
@@ -402,10 +403,11 @@ void swl_repack_options_init(swl_repack_options *opt)
 swl_status swl_repack(const swl_repack_options *opt, swl_error *err)
 {
     swl_status st = scripted("SCRIPT_REPACK", err);
+    uint64_t n = (uint64_t)atol(script("SCRIPT_STEPS", "20"));
 
-    for (uint64_t i = 1; !st && i <= 20; i++) {
+    for (uint64_t i = 1; !st && i <= n; i++) {
         pause_step();
-        if (!opt->on_progress(opt->arg, i * 50000000, 1000000000)) {
+        if (!opt->on_progress(opt->arg, i * 1000000000 / n, 1000000000)) {
             memset(err, 0, sizeof *err);
             st = err->code = SWL_E_CANCELLED;
             strcpy(err->message, "conversion stopped");

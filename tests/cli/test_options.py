@@ -498,12 +498,12 @@ class Signals(unittest.TestCase):
         self.assertEqual((got, json.loads(out)["finish"]), (130, "cancelled"))
 
     def test_reading_the_prompt_stops(self):
-        got, out, _ = self.interrupted(signal.SIGINT, "chat", MODEL, "x" * 500)
+        got, out, _ = self.interrupted(signal.SIGINT, "chat", MODEL, "x" * 4000)  # ten seconds of it: a busy machine stops it in the middle too
         self.assertEqual((got, out), (130, b""))
 
     def test_a_conversion_stops(self):
         for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
-            got, _, err = self.interrupted(number, "repack", "a", "--output", "b")
+            got, _, err = self.interrupted(number, "repack", "a", "--output", "b", SCRIPT_STEPS="250")  # likewise
             self.assertEqual(got, 128 + number)
             self.assertNotIn(b"wrote", err)
 

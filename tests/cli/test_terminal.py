@@ -49,7 +49,7 @@ class Chat(harness.Terminal):
         self.screen.resize(rows, columns)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def until(self, condition, seconds=20):
+    def until(self, condition, seconds=harness.PATIENCE):
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
@@ -62,7 +62,7 @@ class Chat(harness.Terminal):
     def text(self):
         return "\n".join(self.lines()).rstrip("\n")
 
-    def shows(self, what, seconds=20):
+    def shows(self, what, seconds=harness.PATIENCE):
         self.until(lambda: what in self.text(), seconds)
 
     def at_prompt(self):

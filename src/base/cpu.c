@@ -120,11 +120,6 @@ static const uint32_t own[] = {
 enum { N_LEVELS = sizeof own / sizeof own[0] };
 _Static_assert(sizeof names / sizeof names[0] == N_LEVELS, "a level is a name and a flag");
 
-const char *swl_cpu_level(int i)
-{
-    return i < N_LEVELS ? names[i] : NULL;
-}
-
 uint32_t swl_cpu_level_mask(const char *name, int *known)
 {
     uint32_t mask = 0;

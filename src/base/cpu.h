@@ -18,9 +18,6 @@ enum {
 /* The SWL_CPU_ flags of this machine. */
 uint32_t swl_cpu_flags(void);
 
-/* The i-th of SWL_CPU_LEVELS, NULL behind the last. Static storage. */
-const char *swl_cpu_level(int i);
-
 /* The flags that a named level allows; "best" allows all.
  * Returns 0 and *known = 0 for an unknown name. */
 uint32_t swl_cpu_level_mask(const char *name, int *known);

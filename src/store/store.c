@@ -388,7 +388,6 @@ static void accept_guess(swl_store *s, swl_store_part *l, int32_t expert, bool s
     int32_t victim = swl_cache_victim(&l->cache);
 
     e->guessed = false;
-    l->n_ahead_used++;
     s->stats.n_ahead_used++;
     if (l->n_kept >= l->n_slots && victim >= 0 && swl_cache_prefers(&l->cache, expert, victim, stream))
         make_empty(s, l, victim);
@@ -665,7 +664,6 @@ void swl_store_prefetch(swl_store *s, int32_t layer, const int32_t *experts, int
         count_staged(l, e, 1);
         swl_load_prepare(s, layer, experts[i], &reads);
         s->n_in_flight += l->desc.n_ranges;
-        l->n_ahead++;
         s->stats.n_ahead++;
     }
     pthread_mutex_unlock(&s->lock);
@@ -858,30 +856,12 @@ void swl_store_stats_get(swl_store *s, swl_store_stats *out)
     pthread_mutex_unlock(&s->lock);
 }
 
-void swl_store_ahead_get(swl_store *s, int32_t layer, uint64_t *n_read, uint64_t *n_used)
-{
-    pthread_mutex_lock(&s->lock);
-    *n_read = s->layers[layer].n_ahead;
-    *n_used = s->layers[layer].n_ahead_used;
-    pthread_mutex_unlock(&s->lock);
-}
-
 int32_t swl_store_slots(swl_store *s)
 {
     int32_t n;
 
     pthread_mutex_lock(&s->lock);
     n = s->slots_per_layer;
-    pthread_mutex_unlock(&s->lock);
-    return n;
-}
-
-uint64_t swl_store_bytes(swl_store *s)
-{
-    uint64_t n;
-
-    pthread_mutex_lock(&s->lock);
-    n = pool_bytes(s);
     pthread_mutex_unlock(&s->lock);
     return n;
 }

@@ -125,13 +125,10 @@ typedef struct swl_store_stats {
     uint64_t wait_ns;          /* that callers waited for reads */
     uint64_t reading_ns;       /* with something on its way; io_uring tells of an end only when it is asked */
     int32_t n_reading;         /* on their way */
-    uint64_t pool_bytes;       /* swl_store_bytes */
+    uint64_t pool_bytes;       /* memory for experts at its present size, filled or not */
 } swl_store_stats;
 void swl_store_stats_get(swl_store *s, swl_store_stats *out);
-/* Guesses of one layer: read, and leased later. */
-void swl_store_ahead_get(swl_store *s, int32_t layer, uint64_t *n_read, uint64_t *n_used);
 int32_t swl_store_slots(swl_store *s);                  /* per layer, now */
-uint64_t swl_store_bytes(swl_store *s);                 /* memory for experts at its present size, filled or not */
 const char *swl_store_io_name(const swl_store *s);
 
 /* The same before there is a store, for a budget: memory for experts, and *meta (may be NULL) for what is kept beside. */

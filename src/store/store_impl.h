@@ -60,7 +60,6 @@ typedef struct swl_store_part {
     int32_t n_kept;            /* entries not EMPTY and not staged */
     int32_t n_slots;           /* its share, without what it has lent */
     swl_cache cache;
-    uint64_t n_ahead, n_ahead_used;
     swl_guesses guesses[2];    /* for single tokens, for prompts */
     int32_t n_missing;         /* of the last prompt's experts were not in the pool */
 } swl_store_part;

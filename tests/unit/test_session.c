@@ -547,6 +547,8 @@ static void *run_prompt(void *level)
 /* What swiftlet.h promises. The frames of kernels are large enough to reach over a guard page, hence so many. */
 static void a_mebibyte_of_stack_is_enough(void **state)
 {
+#define COMMA ,
+    static const char *const levels[] = {SWL_CPU_LEVELS(COMMA)};
     enum { STACK = 1 << 20, GUARD = 4 << 20 };
     uint8_t *memory = mmap(NULL, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pthread_attr_t attr;
@@ -558,10 +560,10 @@ static void a_mebibyte_of_stack_is_enough(void **state)
 #endif
     assert_true(memory != MAP_FAILED);
     assert_int_equal(mprotect(memory, GUARD, PROT_NONE), 0);
-    for (int i = 0; swl_cpu_level(i); i++) {
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
         pthread_attr_init(&attr);
         assert_int_equal(pthread_attr_setstack(&attr, memory + GUARD, STACK), 0);
-        assert_int_equal(pthread_create(&thread, &attr, run_prompt, (void *)(uintptr_t)swl_cpu_level(i)), 0);
+        assert_int_equal(pthread_create(&thread, &attr, run_prompt, (void *)(uintptr_t)levels[i]), 0);
         pthread_join(thread, NULL);
         pthread_attr_destroy(&attr);
     }

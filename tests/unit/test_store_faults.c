@@ -177,6 +177,14 @@ static void abandoned_reads_end_before_the_store_does(void **state)
     fixture_deinit(&f); /* the fake insists that nothing is in flight when it is closed */
 }
 
+static swl_store_stats stats(const fixture *f)
+{
+    swl_store_stats s;
+
+    swl_store_stats_get(f->store, &s);
+    return s;
+}
+
 static int32_t count_hits(fixture *f, int32_t layer)
 {
     swl_store_stats a, b;
@@ -210,18 +218,18 @@ static void resizing_keeps_what_is_leased(void **state)
     f.config.stage_slots = 2;
     assert_int_equal(swl_store_create(&f.store, &f.config, NULL), SWL_OK);
     assert_int_equal(use_token(&f, 0, all, EXPERTS, NULL), SWL_OK);
-    before = swl_store_bytes(f.store);
+    before = stats(&f).pool_bytes;
     assert_int_equal(swl_store_lease(f.store, 0, all + 3, 6, SWL_LEASE_ALL, leases, NULL, NULL), SWL_OK);
     assert_int_equal(swl_store_resize(f.store, 1, &err), SWL_E_BUDGET); /* one token needs two */
     assert_int_equal(swl_store_resize(f.store, 3, NULL), SWL_OK);
     assert_int_equal(swl_store_slots(f.store), 3);
-    assert_int_equal(before - swl_store_bytes(f.store), (uint64_t)LAYERS * (EXPERTS - 3) * SLOT);
+    assert_int_equal(before - stats(&f).pool_bytes, (uint64_t)LAYERS * (EXPERTS - 3) * SLOT);
     for (i = 0; i < 6; i++)
         check_lease(&f, 0, &leases[i]);
     swl_store_release(f.store, 0, leases, 6);
     assert_int_equal(count_hits(&f, 0), 3);
     assert_int_equal(swl_store_resize(f.store, EXPERTS, NULL), SWL_OK);
-    assert_int_equal(swl_store_bytes(f.store), before);
+    assert_int_equal(stats(&f).pool_bytes, before);
     assert_int_equal(use_token(&f, 0, all, EXPERTS, NULL), SWL_OK);
     assert_int_equal(count_hits(&f, 0), EXPERTS);
     fixture_deinit(&f);
@@ -355,7 +363,6 @@ static void a_guess_reads_the_likeliest_that_are_missing(void **state)
 static void a_layer_whose_guesses_are_wrong_is_left_alone(void **state)
 {
     const int32_t warm[] = {0, 1}, guess[] = {7};
-    uint64_t n_read, n_used;
     fixture f;
     int i;
 
@@ -373,9 +380,8 @@ static void a_layer_whose_guesses_are_wrong_is_left_alone(void **state)
     }
     assert_false(swl_store_guesses(f.store, 0, SWL_LEASE_ALL));
     assert_true(swl_store_guesses(f.store, 1, SWL_LEASE_ALL));
-    swl_store_ahead_get(f.store, 0, &n_read, &n_used);
-    assert_in_range(n_read, 30, 100);
-    assert_int_equal(n_used, 0);
+    assert_in_range(stats(&f).n_ahead, 30, 100);
+    assert_int_equal(stats(&f).n_ahead_used, 0);
     fixture_deinit(&f);
 }
 
@@ -396,14 +402,6 @@ static io_fake *open_prompts(fixture *f, uint64_t seed)
     return fake;
 }
 
-static swl_store_stats stats(const fixture *f)
-{
-    swl_store_stats s;
-
-    swl_store_stats_get(f->store, &s);
-    return s;
-}
-
 static void guess(fixture *f, int32_t layer, const int32_t *experts, int32_t n)
 {
     swl_store_prefetch(f->store, layer, experts, n, EXPERTS, SWL_LEASE_STREAM);
@@ -417,14 +415,14 @@ static void a_prompt_reads_ahead_into_what_layers_lend(void **state)
 
     (void)state;
     open_prompts(&f, 0);
-    bytes = swl_store_bytes(f.store);
+    bytes = stats(&f).pool_bytes;
     for (i = 0; i < 30; i++)
         assert_int_equal(use_token(&f, 0, all_experts, 6, NULL), SWL_OK);
     assert_false(swl_store_guesses(f.store, 0, SWL_LEASE_STREAM));
     guess(&f, 0, all_experts, EXPERTS);
     assert_int_equal(stats(&f).n_ahead, 0); /* nothing is lent */
     swl_store_lend(f.store, 100);           /* a sixth of each share at most */
-    assert_int_equal(swl_store_bytes(f.store), bytes);
+    assert_int_equal(stats(&f).pool_bytes, bytes);
     assert_int_equal(stats(&f).n_evicted, 1);
     assert_true(swl_store_guesses(f.store, 0, SWL_LEASE_STREAM));
     guess(&f, 0, all_experts + 9, 3);
@@ -434,7 +432,7 @@ static void a_prompt_reads_ahead_into_what_layers_lend(void **state)
     assert_int_equal(stats(&f).n_misses, 6 + 4); /* the one that went, and three that were not guessed */
     assert_int_equal(stats(&f).n_evicted, 1);    /* what passes by evicts nothing, guessed or not */
     swl_store_lend(f.store, 0);
-    assert_int_equal(swl_store_bytes(f.store), bytes);
+    assert_int_equal(stats(&f).pool_bytes, bytes);
     assert_int_equal(use_token(&f, 0, all_experts, 6, NULL), SWL_OK);
     assert_int_equal(stats(&f).n_misses, 6 + 4 + 1);
     assert_int_equal(use_token(&f, 0, all_experts, 6, NULL), SWL_OK);

@@ -11,7 +11,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <dirent.h>
-#include <ftw.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 
 #include "base/mem.h"
 #include "format/checkpoint.h"
+#include "temp_root.h"
 
 #define HIDDEN  128
 #define WIDTH   64
@@ -29,34 +29,10 @@
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */
 
-static char dir[64];
-
-static int remove_one(const char *path, const struct stat *sb, int type, struct FTW *ftw)
-{
-    (void)sb, (void)type, (void)ftw;
-    return remove(path);
-}
-
-static int make_dir(void **state)
-{
-    (void)state;
-    strcpy(dir, "/tmp/swl_checkpoint_XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
 static FILE *create(const char *name)
 {
-    char path[256];
-    FILE *f;
+    FILE *f = fopen(in_root(name), "wb");
 
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    f = fopen(path, "wb");
     assert_non_null(f);
     return f;
 }
@@ -87,22 +63,16 @@ static void write_blank(const char *name, long n)
 
 static void unlink_in(const char *name)
 {
-    char path[256];
-
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    assert_int_equal(remove(path), 0);
+    assert_int_equal(remove(in_root(name)), 0);
 }
 
 static void mkdir_in(const char *name)
 {
-    char path[256];
-
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    assert_int_equal(mkdir(path, 0755), 0);
+    assert_int_equal(mkdir(in_root(name), 0755), 0);
 }
 
 /* Replaces what "a.2.b" leads to by the JSON text `value`; NULL removes it. */
-static void set(json_t *root, const char *path, const char *value)
+static void set(json_t *at, const char *path, const char *value)
 {
     json_t *v = value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
     const char *dot;
@@ -110,15 +80,15 @@ static void set(json_t *root, const char *path, const char *value)
     while ((dot = strchr(path, '/'))) {
         char *key = swl_strndup(path, (size_t)(dot - path));
 
-        root = json_is_array(root) ? json_array_get(root, (size_t)atoi(key)) : json_object_get(root, key);
+        at = json_is_array(at) ? json_array_get(at, (size_t)atoi(key)) : json_object_get(at, key);
         swl_free(key);
         path = dot + 1;
     }
     assert_true(!value || v);
-    if (json_is_array(root))
-        v ? json_array_set_new(root, (size_t)atoi(path), v) : json_array_remove(root, (size_t)atoi(path));
+    if (json_is_array(at))
+        v ? json_array_set_new(at, (size_t)atoi(path), v) : json_array_remove(at, (size_t)atoi(path));
     else
-        v ? json_object_set_new(root, path, v) : json_object_del(root, path);
+        v ? json_object_set_new(at, path, v) : json_object_del(at, path);
 }
 
 /* ---- safetensors, written without the library ------------------------------------------------------------------- */
@@ -300,7 +270,7 @@ static swl_checkpoint *open_ok(void)
 {
     swl_checkpoint *c;
     swl_error err = {0};
-    swl_status st = swl_checkpoint_open(&c, dir, &err);
+    swl_status st = swl_checkpoint_open(&c, root, &err);
 
     if (st)
         print_error("%s\n", err.message);
@@ -313,7 +283,7 @@ static void refuses(swl_status want, const char *file, const char *text)
 {
     swl_checkpoint *c;
     swl_error err = {0};
-    swl_status st = swl_checkpoint_open(&c, dir, &err);
+    swl_status st = swl_checkpoint_open(&c, root, &err);
     size_t n = strlen(err.file), k = strlen(file);
     bool ok = st == want && strstr(err.message, text) && n >= k && !strcmp(err.file + n - k, file);
 
@@ -461,7 +431,7 @@ static void refuses_an_unfinished_install(void **state)
     (void)state;
     write_qpack();
     write_text(".install-progress.json", "{}");
-    refuses(SWL_E_CORRUPT, dir, "incomplete install");
+    refuses(SWL_E_CORRUPT, root, "incomplete install");
     unlink_in("manifest.json");
     refuses(SWL_E_NOT_FOUND, "manifest.json", "the container is incomplete");
     unlink_in(".install-progress.json");
@@ -559,12 +529,12 @@ static void needs_the_dense_file(void **state)
 
 static void follows_links(void **state)
 {
-    char path[256], target[256];
+    const char *path, *target;
 
     (void)state;
     write_qpack();
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    snprintf(target, sizeof target, "%s/blob", dir);
+    path = in_root("model.safetensors");
+    target = in_root("blob");
     assert_int_equal(rename(path, target), 0);
     assert_int_equal(symlink("blob", path), 0);
     swl_checkpoint_close(open_ok());
@@ -576,16 +546,14 @@ static void follows_links(void **state)
 static void takes_a_dangling_tokenizer_link_as_missing(void **state)
 {
     json_t *v = manifest();
-    char path[256];
 
     (void)state;
     write_qpack();
     set(v, "files", "{\"tokenizer.json\":20000000}");
     write_and_free("manifest.json", v);
-    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
-    assert_int_equal(symlink("/nonexistent/blob", path), 0);
+    assert_int_equal(symlink("/nonexistent/blob", in_root("tokenizer.json")), 0);
     swl_checkpoint_close(open_ok());
-    assert_int_equal(unlink(path), 0);
+    unlink_in("tokenizer.json");
     write_text("tokenizer.json", "{}");
     refuses(SWL_E_CORRUPT, "tokenizer.json", "has 2 bytes, expected 20000000");
 }
@@ -1036,11 +1004,11 @@ static void names_what_is_missing(void **state)
     (void)state;
     refuses(SWL_E_NOT_FOUND, "config.json", "cannot open");
     write_and_free("config.json", config());
-    refuses(SWL_E_NOT_FOUND, dir, "model*.safetensors");
+    refuses(SWL_E_NOT_FOUND, root, "model*.safetensors");
     unlink_in("config.json");
-    assert_int_equal(rmdir(dir), 0);
-    refuses(SWL_E_NOT_FOUND, dir, "is not a directory");
-    assert_int_equal(mkdir(dir, 0755), 0);
+    assert_int_equal(rmdir(root), 0);
+    refuses(SWL_E_NOT_FOUND, root, "is not a directory");
+    assert_int_equal(mkdir(root, 0755), 0);
 }
 
 /* ---- memory and references -------------------------------------------------------------------------------------- */
@@ -1055,7 +1023,7 @@ static void survives_lack_of_memory(void **state)
         if (kind == 0)
             write_qpack(), write_and_free("swiftlet.json", sidecar());
         if (kind == 1)
-            remove_dir(NULL), make_dir(NULL), write_mlx("model.");
+            remove_root(NULL), make_root(NULL), write_mlx("model.");
         if (kind == 2)
             write_split(-1, -1);
         for (int n = 0; !ok; n++) {
@@ -1064,7 +1032,7 @@ static void survives_lack_of_memory(void **state)
             swl_status st;
 
             swl_mem_fail_after(n, false);
-            st = swl_checkpoint_open(&c, dir, &err);
+            st = swl_checkpoint_open(&c, root, &err);
             ok = !st;
             swl_mem_fail_after(-1, false);
             if (st && st != SWL_E_NOMEM)
@@ -1124,7 +1092,7 @@ static void opens_the_reference_models(void **state)
         skip();
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
 
 int main(void)
 {

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "format/safetensors.h"
+#include "temp_root.h"
 
 #define FIXTURES SWL_TEST_DATA "/fixtures/safetensors"
 
@@ -61,30 +62,9 @@ static void accept(const char *json, uint64_t n_data, int n_tensors)
     swl_st_close(s);
 }
 
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    strcpy(dir, "/tmp/swl-test-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    return system(command);
-}
-
 static void put(const char *name, const void *bytes, size_t n)
 {
-    char *path = swl_path_join(dir, name);
-
-    assert_int_equal(swl_file_save(path, bytes, n, NULL), SWL_OK);
-    swl_free(path);
+    assert_int_equal(swl_file_save(in_root(name), bytes, n, NULL), SWL_OK);
 }
 
 /* A file with one F32 tensor per name, each of one element. */
@@ -116,7 +96,7 @@ static void refuse_dir(swl_status code, const char *message)
 {
     swl_error err = {0};
     swl_st *s;
-    swl_status st = swl_st_open(&s, dir, &err);
+    swl_status st = swl_st_open(&s, root, &err);
 
     if (st != code || !strstr(err.message, message))
         print_error("got %d \"%s\"\n", st, err.message);
@@ -276,18 +256,14 @@ static void every_truncation_is_refused(void **state)
     assert_int_equal(swl_file_load(&whole, &n, FIXTURES "/types.safetensors", 1 << 20, NULL), SWL_OK);
     for (cut = 0; cut < n; cut += cut < 16 || cut > n - 90 ? 1 : 37) {
         put("cut.safetensors", whole, cut);
-        char *path = swl_path_join(dir, "cut.safetensors");
-        assert_int_equal(swl_st_open(&s, path, &err), SWL_E_CORRUPT);
-        assert_non_null(strstr(err.message, path));
-        swl_free(path);
+        assert_int_equal(swl_st_open(&s, in_root("cut.safetensors"), &err), SWL_E_CORRUPT);
+        assert_non_null(strstr(err.message, in_root("cut.safetensors")));
     }
     put("cut.safetensors", whole, n);
     whole = swl_realloc(whole, n + 1, 1);
     whole[n] = 0;
     put("longer.safetensors", whole, n + 1);
-    char *path = swl_path_join(dir, "longer.safetensors");
-    assert_int_equal(swl_st_open(&s, path, &err), SWL_E_CORRUPT); /* a byte that belongs to no tensor */
-    swl_free(path);
+    assert_int_equal(swl_st_open(&s, in_root("longer.safetensors"), &err), SWL_E_CORRUPT); /* a byte that belongs to no tensor */
     swl_free(whole);
 }
 
@@ -519,7 +495,7 @@ static void an_index_that_does_not_fit_the_shards_is_refused(void **state)
     put_index("{\"a\":\"three.safetensors\"}");
     refuse_dir(SWL_E_NOT_FOUND, "three.safetensors");
     put_index("{\"a\":\"one.safetensors\",\"c\":\"two.safetensors\"}");
-    assert_int_equal(swl_st_open(&s, dir, NULL), SWL_OK);
+    assert_int_equal(swl_st_open(&s, root, NULL), SWL_OK);
     assert_int_equal(swl_st_count(s), 3); /* b is in a header only, and stays */
     swl_st_close(s);
 }
@@ -537,7 +513,7 @@ static void a_tensor_in_two_shards_is_the_one_that_the_index_names(void **state)
     put_index("{\"a\":\"model-1.safetensors\",\"c\":\"model-2.safetensors\"}");
     refuse_dir(SWL_E_CORRUPT, "\"b\" is both in");
     put_index("{\"a\":\"model-1.safetensors\",\"b\":\"model-2.safetensors\"}");
-    assert_int_equal(swl_st_open(&s, dir, NULL), SWL_OK);
+    assert_int_equal(swl_st_open(&s, root, NULL), SWL_OK);
     t = swl_st_find(s, "b");
     assert_non_null(t);
     assert_non_null(strstr(swl_st_path(s, t->file), "model-2"));
@@ -633,7 +609,7 @@ static void declarations_that_make_no_file_are_refused(void **state)
 
 int main(void)
 {
-#define IN_DIR(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
+#define IN_DIR(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_of_the_public_package_is_read),
         cmocka_unit_test(shards_of_an_index_are_one_set),

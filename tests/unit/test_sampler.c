@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "temp_root.h"
 
 #define SAMPLING(t, k, p, m, s) {.temperature = t, .top_k = k, .top_p = p, .min_p = m, .repetition_penalty = 1, .seed = s}
 
@@ -327,15 +328,10 @@ static void leaves_the_logits_alone_and_repeats(void **state)
 
 /* ---- generation_config.json ---- */
 
-static char dir[] = "/tmp/swl-sampler-XXXXXX";
-
 static swl_status load(const char *text, swl_sampling *p, swl_error *err)
 {
-    char path[64];
-
-    snprintf(path, sizeof path, "%s/generation_config.json", dir);
-    assert_int_equal(swl_file_save(path, text, strlen(text), err), SWL_OK);
-    return swl_sampling_load(p, dir, err);
+    assert_int_equal(swl_file_save(in_root("generation_config.json"), text, strlen(text), err), SWL_OK);
+    return swl_sampling_load(p, root, err);
 }
 
 static void reads_the_published_defaults(void **state)
@@ -380,23 +376,20 @@ static void family_advises_where_no_file_does(void **state)
         {"{\"model_type\": \"other\"}", SAMPLING(0, 0, 1, 0, 9)},
         {"{}", SAMPLING(0, 0, 1, 0, 9)},
     };
-    char path[64];
     swl_sampling p;
     swl_error err;
 
     (void)state;
-    snprintf(path, sizeof path, "%s/generation_config.json", dir);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/config.json", dir);
+    unlink(in_root("generation_config.json"));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(swl_file_save(path, cases[i].config, strlen(cases[i].config), &err), SWL_OK);
+        assert_int_equal(swl_file_save(in_root("config.json"), cases[i].config, strlen(cases[i].config), &err), SWL_OK);
         swl_sampling_init(&p);
         p.seed = 9;
-        assert_int_equal(swl_sampling_load(&p, dir, &err), SWL_OK);
+        assert_int_equal(swl_sampling_load(&p, root, &err), SWL_OK);
         assert_true(p.temperature == cases[i].want.temperature && p.top_k == cases[i].want.top_k &&
                     p.top_p == cases[i].want.top_p && p.min_p == 0 && p.seed == 9);
     }
-    unlink(path);
+    unlink(in_root("config.json"));
 }
 
 static void bad_fields_are_named_and_change_nothing(void **state)
@@ -422,22 +415,6 @@ static void bad_fields_are_named_and_change_nothing(void **state)
     }
 }
 
-static int make_dir(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state)
-{
-    char path[64];
-
-    (void)state;
-    snprintf(path, sizeof path, "%s/generation_config.json", dir);
-    unlink(path);
-    return rmdir(dir);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,5 +433,5 @@ int main(void)
         cmocka_unit_test(bad_fields_are_named_and_change_nothing),
     };
 
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, make_root, remove_root);
 }

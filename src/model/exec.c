@@ -279,9 +279,9 @@ void swl_ffn_down_add(struct swl_model *m, const swl_ffn_unit *units, int32_t n_
     swl_threads_run_ahead(m->threads, (m->config->hidden + step - 1) / step, down_add_job, &r);
 }
 
-void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n)
+void swl_dense_forward(struct swl_model *m, const swl_layer *l)
 {
-    swl_ffn_unit unit = {.w = l->ffn, .n = n};
+    swl_ffn_unit unit = {.w = l->ffn, .n = m->work.n_rows};
 
     swl_phase_enter(m, SWL_PHASE_EXPERTS);
     swl_ffn_run(m, &unit, 1, &m->work.norm, m->work.y, m->work.ldy);

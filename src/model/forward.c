@@ -91,11 +91,11 @@ static swl_status layer_forward(struct swl_model *m, int32_t i, swl_error *err)
 
     swl_norm_rows(m, &w->norm, w->x, l->norm_post, w->n_rows);
     if (l->plan.ffn == SWL_FFN_MOE) {
-        st = swl_moe_forward(m, i, w->n_rows, err);
+        st = swl_moe_forward(m, i, err);
         if (st)
             return st;
     } else {
-        swl_dense_forward(m, l, w->n_rows);
+        swl_dense_forward(m, l);
     }
     swl_add_rows(m, w->n_rows);
     return SWL_OK;
@@ -149,7 +149,7 @@ static swl_status read_alone(struct swl_model *m, const swl_batch_item *items, i
 
     for (i = 0; i < m->config->n_layers && !st; i++)
         if (m->config->layers[i].ffn == SWL_FFN_MOE)
-            st = swl_moe_read(m, i, m->work.n_rows, err);
+            st = swl_moe_read(m, i, err);
     for (i = 0; i < n_items && !st; i++)
         items[i].state->n_tokens += items[i].n;
     return st;

@@ -263,13 +263,13 @@ swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t
 
 /* ---- the parts of a layer (one file each): rows come in work->norm, what they add goes to work->y ------------------- */
 
-/* Mixers take a part of the rows at a time; the feed-forward blocks take all n rows. */
+/* Mixers take a part of the rows at a time; the feed-forward blocks take all work->n_rows. */
 void swl_deltanet_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
 void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
-void swl_dense_forward(struct swl_model *m, const swl_layer *l, int32_t n);
-swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n, swl_error *err);
-/* For SWL_PASSES_READ: the layer's experts for n rows pass by, nothing is computed. */
-swl_status swl_moe_read(struct swl_model *m, int32_t layer, int32_t n, swl_error *err);
+void swl_dense_forward(struct swl_model *m, const swl_layer *l);
+swl_status swl_moe_forward(struct swl_model *m, int32_t layer, swl_error *err);
+/* For SWL_PASSES_READ: the layer's experts pass by, nothing is computed. */
+swl_status swl_moe_read(struct swl_model *m, int32_t layer, swl_error *err);
 /* Before a layer's turn, with the rows in work->x: tells the store which of its experts are likely. */
 void swl_moe_guess(struct swl_model *m, int32_t layer);
 

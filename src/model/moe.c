@@ -47,17 +47,17 @@ static void route_job(void *arg, int32_t row, int32_t worker)
 }
 
 /* Counting sort of (row, rank) by expert: pair_tok and pair_w in expert order, rows ascending within an expert. */
-static void sort_pairs(struct swl_model *m, int32_t n_rows)
+static void sort_pairs(struct swl_model *m)
 {
     swl_work *w = &m->work;
     int32_t n_experts = m->config->n_experts, k = m->config->n_experts_used, *first = w->expert_first, i, e;
 
     memset(first, 0, ((size_t)n_experts + 1) * sizeof *first);
-    for (i = 0; i < n_rows * k; i++)
+    for (i = 0; i < w->n_rows * k; i++)
         first[w->topk[i] + 1]++;
     for (e = 0; e < n_experts; e++)
         first[e + 1] += first[e];
-    for (i = 0; i < n_rows * k; i++) {
+    for (i = 0; i < w->n_rows * k; i++) {
         int32_t at = first[w->topk[i]]++;
 
         w->pair_tok[at] = i / k;
@@ -69,7 +69,7 @@ static void sort_pairs(struct swl_model *m, int32_t n_rows)
 }
 
 /* Lists the experts that have rows and tells the store. Returns how many. */
-static int32_t announce(struct swl_model *m, int32_t layer, int32_t n_rows)
+static int32_t announce(struct swl_model *m, int32_t layer)
 {
     swl_work *w = &m->work;
     int32_t e, n = 0;
@@ -79,7 +79,7 @@ static int32_t announce(struct swl_model *m, int32_t layer, int32_t n_rows)
             w->chosen[n] = e;
             w->chosen_rows[n++] = w->expert_first[e + 1] - w->expert_first[e];
         }
-    swl_store_announce(m->store, layer, w->chosen, w->chosen_rows, n, n_rows);
+    swl_store_announce(m->store, layer, w->chosen, w->chosen_rows, n, w->n_rows);
     return n;
 }
 
@@ -246,11 +246,10 @@ static swl_status run_waves(struct swl_model *m, int32_t layer, int32_t n_chosen
     return st;
 }
 
-swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err)
+swl_status swl_moe_forward(struct swl_model *m, int32_t layer, swl_error *err)
 {
     const swl_layer *l = &m->weights.layers[layer];
-
-    int32_t n_chosen;
+    int32_t n_rows = m->work.n_rows, n_chosen;
     swl_status st;
 
     swl_phase_enter(m, SWL_PHASE_ROUTER);
@@ -259,8 +258,8 @@ swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n_rows, s
     st = swl_routes_apply(m, layer, n_rows, err);
     if (st)
         return st;
-    sort_pairs(m, n_rows);
-    n_chosen = announce(m, layer, n_rows);
+    sort_pairs(m);
+    n_chosen = announce(m, layer);
     swl_profile_experts(m, n_chosen, n_rows * m->config->n_experts_used);
     swl_phase_enter(m, SWL_PHASE_EXPERTS);
     st = run_waves(m, layer, n_chosen, err);
@@ -268,14 +267,14 @@ swl_status swl_moe_forward(struct swl_model *m, int32_t layer, int32_t n_rows, s
     return st;
 }
 
-swl_status swl_moe_read(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err)
+swl_status swl_moe_read(struct swl_model *m, int32_t layer, swl_error *err)
 {
-    swl_status st = swl_routes_apply(m, layer, n_rows, err);
+    swl_status st = swl_routes_apply(m, layer, m->work.n_rows, err);
 
     if (st)
         return st;
-    sort_pairs(m, n_rows);
-    return run_waves(m, layer, announce(m, layer, n_rows), err);
+    sort_pairs(m);
+    return run_waves(m, layer, announce(m, layer), err);
 }
 
 /* ---- guessing ------------------------------------------------------------------------------------------------------- */

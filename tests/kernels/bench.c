@@ -121,6 +121,7 @@ typedef struct matmul_run {
     swl_matrix w;
     swl_act a;
     int32_t n_tok, job_rows;
+    int64_t ldo; /* as the model's: an odd number of cache lines, so that tokens' rows do not share a set of a cache */
     float *out;
 } matmul_run;
 
@@ -130,7 +131,7 @@ static void matmul_job(void *arg, int32_t i, int32_t worker)
     int32_t row = i * r->job_rows, n = r->w.rows - row < r->job_rows ? r->w.rows - row : r->job_rows;
 
     (void)worker;
-    r->fn(&r->w, row, n, &r->a, NULL, r->n_tok, r->out + row, r->w.rows);
+    r->fn(&r->w, row, n, &r->a, NULL, r->n_tok, r->out + row, r->ldo);
 }
 
 static double matmul_seconds(swl_threads *team, matmul_run *r, int n_times)
@@ -174,18 +175,23 @@ static uint8_t *fill_matrix(swl_matrix *w, int64_t *n_bytes)
     return p;
 }
 
+static uint64_t out_bytes(const matmul_run *r)
+{
+    return (uint64_t)r->ldo * (uint64_t)r->n_tok * sizeof(float);
+}
+
 static void start(matmul_run *r, swl_matmul_fn *fn, swl_wtype type, int32_t rows, int32_t cols, int32_t n_tok)
 {
     const swl_wtype_info *info = swl_wtype_get(type);
     int32_t group = info->book ? (type == SWL_W_NVFP4 ? 16 : 32) : info->affine ? 64 : 0;
 
     mem_reset();
-    *r = (matmul_run){.fn = fn, .n_tok = n_tok, .job_rows = JOB_ROWS};
+    *r = (matmul_run){.fn = fn, .n_tok = n_tok, .job_rows = JOB_ROWS, .ldo = (rows / 16 | 1) * 16};
     r->w = (swl_matrix){.type = type, .rows = rows, .cols = cols, .sdtype = SWL_DT_BF16, .group = group};
     if (info->book)
         r->w.sdtype = swl_codebook_sdtype(type, SWL_DT_F16);
     r->a = random_act(cols, n_tok, false);
-    r->out = swl_big_alloc((uint64_t)rows * (uint64_t)n_tok * 4);
+    r->out = swl_big_alloc(out_bytes(r));
 }
 
 static void bench_matvec(const char *name, swl_matmul_fn *fn, swl_wtype type, int32_t cols, int32_t n_tok,
@@ -210,7 +216,7 @@ static void bench_matvec(const char *name, swl_matmul_fn *fn, swl_wtype type, in
            cols, n_threads, n_threads > 1 ? "s" : " ", (double)n_bytes / best * 1e-9, 100 * best_read / best,
            (double)n_bytes / best_read * 1e-9);
     swl_threads_free(team);
-    swl_big_free(r.out, (uint64_t)r.w.rows * (uint64_t)n_tok * 4);
+    swl_big_free(r.out, out_bytes(&r));
     swl_big_free(p, (uint64_t)n_bytes);
 }
 
@@ -235,7 +241,7 @@ static void bench_matmul(const char *name, swl_matmul_fn *fn, swl_wtype type, in
         printf(", %2.0f %% of int8 peak", 100 * ops / best / int8_peak);
     printf("\n");
     swl_threads_free(team);
-    swl_big_free(r.out, (uint64_t)r.w.rows * (uint64_t)n_tok * 4);
+    swl_big_free(r.out, out_bytes(&r));
     swl_big_free(p, (uint64_t)n_bytes);
 }
 

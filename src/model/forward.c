@@ -52,6 +52,40 @@ static void prepare_rows(struct swl_model *m, const swl_batch_item *items, int32
         }
 }
 
+/* Which rows' logits are wanted, and from which layer on only they are worked out: the last one, unless somebody looks at all rows
+ * on the way. */
+static void mark_wanted(struct swl_model *m, const swl_batch_item *items, int32_t n_items, bool traced)
+{
+    swl_work *w = &m->work;
+    int32_t i, j, row = 0;
+    bool all = true;
+
+    for (i = 0; i < n_items; i++)
+        for (j = 0; j < items[i].n; j++, row++) {
+            w->wanted[row] = items[i].want && items[i].want[j];
+            all = all && w->wanted[row];
+        }
+    w->narrow = m->config->n_layers - (!all && !traced && !m->recorder);
+}
+
+/* The rows whose logits are wanted move to the front of the residual stream and of what is added to it, and the pass goes on with
+ * them alone. */
+static void keep_wanted(struct swl_model *m)
+{
+    swl_work *w = &m->work;
+    int64_t hidden = m->config->hidden;
+    int32_t row, n = 0;
+
+    for (row = 0; row < w->n_rows; row++) {
+        if (!w->wanted[row])
+            continue;
+        memmove(w->x + n * hidden, w->x + row * hidden, (size_t)hidden * sizeof(float));
+        memmove(w->y + n * w->ldy, w->y + row * w->ldy, (size_t)hidden * sizeof(float));
+        w->wanted[n++] = true;
+    }
+    w->n_rows = n;
+}
+
 /* Cuts the rows into parts for the mixers, and each part into spans of one conversation. */
 static void cut_parts(swl_work *w)
 {
@@ -87,7 +121,11 @@ static swl_status layer_forward(struct swl_model *m, int32_t i, swl_error *err)
             swl_attention_forward(m, l, &w->parts[p]);
         else
             swl_deltanet_forward(m, l, &w->parts[p]);
+    if (i == w->narrow)
+        keep_wanted(m);
     swl_add_rows(m, w->n_rows);
+    if (!w->n_rows)
+        return SWL_OK;
 
     swl_norm_rows(m, &w->norm, w->x, l->norm_post, w->n_rows);
     if (l->plan.ffn == SWL_FFN_MOE) {
@@ -101,27 +139,22 @@ static swl_status layer_forward(struct swl_model *m, int32_t i, swl_error *err)
     return SWL_OK;
 }
 
-/* The rows whose logits are wanted, gathered at the front of the residual buffer, normalised, through the head. */
-static void head_forward(struct swl_model *m, const swl_batch_item *items, int32_t n_items, float *logits)
+/* Logits of the rows that are wanted. */
+static void head_forward(struct swl_model *m, float *logits)
 {
     swl_work *w = &m->work;
-    int64_t hidden = m->config->hidden;
-    int32_t i, j, row = 0, n = 0;
 
-    for (i = 0; i < n_items; i++)
-        for (j = 0; j < items[i].n; j++, row++)
-            if (items[i].want && items[i].want[j])
-                memmove(w->x + n++ * hidden, w->x + row * hidden, (size_t)hidden * sizeof(float));
-    if (!n)
+    keep_wanted(m);
+    if (!w->n_rows)
         return;
     swl_phase_enter(m, SWL_PHASE_HEAD);
-    swl_norm_rows(m, &w->norm, w->x, m->weights.norm_final, n);
-    swl_group_run(m, &m->weights.head, &w->norm, n, logits, m->config->vocab);
+    swl_norm_rows(m, &w->norm, w->x, m->weights.norm_final, w->n_rows);
+    swl_group_run(m, &m->weights.head, &w->norm, w->n_rows, logits, m->config->vocab);
 }
 
 static bool guesses(const struct swl_model *m, int32_t layer)
 {
-    return m->lookahead && layer < m->config->n_layers && m->config->layers[layer].ffn == SWL_FFN_MOE &&
+    return m->lookahead && m->config->layers[layer].ffn == SWL_FFN_MOE &&
            swl_store_guesses(m->store, layer, m->work.n_rows == 1 ? SWL_LEASE_ALL : SWL_LEASE_STREAM);
 }
 
@@ -142,16 +175,17 @@ static int32_t count_rows(const swl_batch_item *items, int32_t n_items)
     return n;
 }
 
-static swl_status read_alone(struct swl_model *m, const swl_batch_item *items, int32_t n_items, swl_error *err)
+static swl_status read_alone(struct swl_model *m, swl_error *err)
 {
     swl_status st = SWL_OK;
     int32_t i;
 
-    for (i = 0; i < m->config->n_layers && !st; i++)
-        if (m->config->layers[i].ffn == SWL_FFN_MOE)
+    for (i = 0; i < m->config->n_layers && !st; i++) {
+        if (i == m->work.narrow)
+            keep_wanted(m);
+        if (m->config->layers[i].ffn == SWL_FFN_MOE && m->work.n_rows)
             st = swl_moe_read(m, i, err);
-    for (i = 0; i < n_items && !st; i++)
-        items[i].state->n_tokens += items[i].n;
+    }
     return st;
 }
 
@@ -170,7 +204,7 @@ static swl_status run(struct swl_model *m, const swl_batch_item *items, int32_t 
         st = swl_cancelled(m) ? swl_fail(err, SWL_E_CANCELLED, "stopped in layer %d", i) : layer_forward(m, i, err);
         if (st)
             return st;
-        if (guesses(m, i + 1))
+        if (i + 1 < w->narrow && guesses(m, i + 1))
             swl_moe_guess(m, i + 1);
         snprintf(name, sizeof name, "layer_%02d", i);
         trace(t, name, w->x, w->n_rows, hidden);
@@ -183,15 +217,14 @@ static swl_status run(struct swl_model *m, const swl_batch_item *items, int32_t 
     }
     if (swl_cancelled(m))
         return swl_fail(err, SWL_E_CANCELLED, "stopped before the head");
-    head_forward(m, items, n_items, logits);
-    for (i = 0; i < n_items; i++)
-        items[i].state->n_tokens += items[i].n;
+    head_forward(m, logits);
     return SWL_OK;
 }
 
 swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t n_items, float *logits,
                        const swl_trace *t, swl_error *err)
 {
+    int32_t i;
     swl_status st;
 
     pthread_mutex_lock(&m->lock);
@@ -200,12 +233,17 @@ swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t
         swl_pressure_tick(m);
         m->cancel = n_items == 1 ? items[0].cancel : NULL;
         swl_profile_pass_begin(m);
-        m->work.n_rows = count_rows(items, n_items);
+        m->work.n_rows = m->work.n_pass_rows = count_rows(items, n_items);
+        mark_wanted(m, items, n_items, t != NULL);
         widen_stage(m);
         if (m->passes == SWL_PASSES_READ)
-            st = read_alone(m, items, n_items, err);
+            st = read_alone(m, err);
         else
             st = run(m, items, n_items, logits, t, err);
+        for (i = 0; i < n_items && !st; i++)
+            items[i].state->n_tokens += items[i].n;
+        if (!st)
+            swl_routes_advance(m);
         swl_profile_pass_end(m, items, n_items);
     }
     pthread_mutex_unlock(&m->lock);

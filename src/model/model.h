@@ -4,7 +4,8 @@
  *
  * Data path of one call: token ids -> embedding rows -> for each layer { norm, mixer, residual, norm, FFN, residual } ->
  * norm -> head for the rows whose logits are wanted. All rows of the batch go through a layer together, so each weight
- * and each expert is read once per call.
+ * and each expert is read once per call. Past the mixer of the last layer there are only those rows whose logits are
+ * wanted: nothing else reads the others.
  */
 #ifndef SWL_MODEL_H
 #define SWL_MODEL_H
@@ -180,7 +181,10 @@ typedef struct swl_work {
     int32_t *pos;                   /* [T] its position there */
     swl_span *spans;                /* [2 T] of the mixers' batches */
     swl_batch *parts;               /* [T / SWL_MIXER_ROWS + 1] the mixers' batches */
-    int32_t n_parts, n_rows;        /* of the running pass */
+    int32_t n_parts, n_pass_rows;   /* of the running pass */
+    int32_t n_rows;                 /* those at work: all, from layer `narrow` on those whose logits are wanted */
+    int32_t narrow;                 /* the last layer, or n_layers */
+    bool *wanted;                   /* [T] */
     float *attn_parts;              /* [n_attn_parts][query heads per KV head][head_dim + 2] */
     int32_t n_attn_parts;
     float *router;                  /* [T][E + 1] */
@@ -209,6 +213,7 @@ typedef struct swl_profiler {
     uint64_t phase_begin, pass_begin;
     uint64_t wait_ns_begin;         /* of the store, when counting began */
     uint64_t dense_bytes, head_bytes, dense_macs, head_macs, expert_bytes, expert_macs; /* once each; of one expert */
+    uint64_t last_bytes, last_macs; /* of `dense`, the last layer's router and shared expert (or dense FFN) */
 } swl_profiler;
 
 /* Experts by someone else's word than the router's. */
@@ -322,6 +327,7 @@ void swl_profile_experts(struct swl_model *m, int32_t n_experts, int32_t n_pairs
 /* Replaces the chosen experts of n_rows rows, not their weights, if someone else's word counts than the router's; and
  * writes down what was chosen, if that is recorded. */
 swl_status swl_routes_apply(struct swl_model *m, int32_t layer, int32_t n_rows, swl_error *err);
+void swl_routes_advance(struct swl_model *m); /* after a pass: a log goes on behind its tokens */
 /* A guess at the experts of every step-th row of the next call where they are not the router's, to work->topk: right as often as
  * a router's would be. */
 void swl_routes_guess(struct swl_model *m, int32_t layer, int32_t step);

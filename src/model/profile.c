@@ -58,7 +58,7 @@ static void add_ffn(const swl_ffn_weights *f, uint64_t *bytes, uint64_t *macs)
 static void measure_weights(struct swl_model *m)
 {
     swl_profiler *p = &m->profiler;
-    const swl_layer *l;
+    const swl_layer *l = NULL;
 
     for (int32_t i = 0; i < m->config->n_layers; i++) {
         l = &m->weights.layers[i];
@@ -75,6 +75,8 @@ static void measure_weights(struct swl_model *m)
             add_ffn(&e, &p->expert_bytes, &p->expert_macs);
         }
     }
+    add_group(&l->router, &p->last_bytes, &p->last_macs);
+    add_ffn(&l->ffn, &p->last_bytes, &p->last_macs);
     add_group(&m->weights.head, &p->head_bytes, &p->head_macs);
 }
 
@@ -132,7 +134,7 @@ static int32_t count_wanted(const swl_batch_item *item)
 void swl_profile_pass_end(struct swl_model *m, const swl_batch_item *items, int32_t n_items)
 {
     swl_profiler *p = &m->profiler;
-    int32_t i, n_wanted = 0, n_rows = 0;
+    int32_t i, n_wanted = 0, n_rows = 0, n_last;
 
     swl_phase_enter(m, SWL_PHASE_OTHER);
     for (i = 0; i < n_items; i++) {
@@ -143,7 +145,9 @@ void swl_profile_pass_end(struct swl_model *m, const swl_batch_item *items, int3
     }
     p->sums.n_passes++;
     p->sums.n_tokens += (uint64_t)n_rows;
-    p->sums.dense_bytes += p->dense_bytes + (n_wanted ? p->head_bytes : 0);
-    p->sums.multiply_adds += (uint64_t)n_rows * p->dense_macs + (uint64_t)n_wanted * p->head_macs;
+    n_last = m->work.narrow < m->config->n_layers ? n_wanted : n_rows;
+    p->sums.dense_bytes += p->dense_bytes - (n_last ? 0 : p->last_bytes) + (n_wanted ? p->head_bytes : 0);
+    p->sums.multiply_adds += (uint64_t)n_rows * p->dense_macs - (uint64_t)(n_rows - n_last) * p->last_macs +
+                             (uint64_t)n_wanted * p->head_macs;
     p->sums.ns += swl_nanoseconds() - p->pass_begin;
 }

@@ -73,9 +73,10 @@ static void replay_rows(struct swl_model *m, int32_t index, int32_t n_rows)
 {
     const swl_router_override *o = &m->override;
     int32_t k = m->config->n_experts_used, row, i;
+    int32_t left_out = m->work.n_pass_rows - n_rows; /* the rows at work are the last of the pass, or taken for them */
 
     for (row = 0; row < n_rows; row++) {
-        int64_t token = (o->token + row) % o->log->n_tokens;
+        int64_t token = (o->token + left_out + row) % o->log->n_tokens;
         const uint16_t *ids = o->log->ids + (token * o->log->n_layers + index) * k;
 
         for (i = 0; i < k; i++)
@@ -132,11 +133,15 @@ swl_status swl_routes_apply(struct swl_model *m, int32_t layer, int32_t n_rows, 
 
     if (o->log || o->routes != SWL_ROUTES_MODEL)
         next_rows(m, layer, n_rows);
-    if (o->log && index == o->log->n_layers - 1)
-        o->token = (o->token + n_rows) % o->log->n_tokens;
-    else if (!o->log && o->routes != SWL_ROUTES_MODEL)
+    if (!o->log && o->routes != SWL_ROUTES_MODEL)
         o->n_calls++;
     return m->recorder ? swl_route_writer_add(m->recorder, index, m->work.topk, n_rows, err) : SWL_OK;
+}
+
+void swl_routes_advance(struct swl_model *m)
+{
+    if (m->override.log)
+        m->override.token = (m->override.token + m->work.n_pass_rows) % m->override.log->n_tokens;
 }
 
 swl_status swl_routes_record(swl_model *m, const char *path, swl_error *err)

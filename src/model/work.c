@@ -76,6 +76,7 @@ static void carve_all(struct swl_model *m, carver *c)
     w->rope_sin = carve(c, rows * half, sizeof(float));
     w->state_of = carve(c, rows, sizeof *w->state_of);
     w->pos = carve(c, rows, sizeof(int32_t));
+    w->wanted = carve(c, rows, sizeof *w->wanted);
     w->spans = carve(c, 2 * rows, sizeof *w->spans);
     w->parts = carve(c, rows / SWL_MIXER_ROWS + 1, sizeof *w->parts);
     w->attn_parts = carve(c, (uint64_t)w->n_attn_parts * (uint64_t)(cf->n_heads / cf->n_kv_heads * (cf->head_dim + 2)),

@@ -22,7 +22,7 @@ static swl_status part_init(swl_store *s, swl_store_part *l, const swl_store_lay
     swl_status st;
 
     l->desc = *desc;
-    l->n_missing = desc->n_experts;
+    l->n_missing = -1;
     if (!desc->n_experts)
         return SWL_OK;
     if (desc->n_ranges > s->n_ranges_max)
@@ -620,7 +620,7 @@ static int32_t room_ahead(const swl_store *s, const swl_store_part *l, bool stre
  * guessing costs more than the waiting that it could save. */
 static bool misses_many(const swl_store *s, const swl_store_part *l)
 {
-    return l->n_missing >= 2 * s->stage_slots;
+    return l->n_missing < 0 || l->n_missing >= 2 * s->stage_slots;
 }
 
 bool swl_store_guesses(swl_store *s, int32_t layer, swl_lease_mode mode)
@@ -814,16 +814,16 @@ swl_status swl_store_resize(swl_store *s, int32_t slots_per_layer, swl_error *er
 
 void swl_store_lend(swl_store *s, int32_t n_slots)
 {
-    int32_t i, n_layers = 0;
-    bool worth_it = false;
+    int32_t i, n_layers = 0, n_known = 0, n_worth = 0;
 
     pthread_mutex_lock(&s->lock);
     for (i = 0; i < s->n_layers; i++)
         if (s->layers[i].frames) {
             n_layers++;
-            worth_it = worth_it || misses_many(s, &s->layers[i]);
+            n_known += s->layers[i].n_missing >= 0;
+            n_worth += s->layers[i].n_missing >= 0 && misses_many(s, &s->layers[i]);
         }
-    n_slots = worth_it ? (n_slots + n_layers / 2) / n_layers : 0;
+    n_slots = n_worth || !n_known ? (n_slots + n_layers / 2) / n_layers : 0;
     if (!s->still && n_slots != s->n_lent) {
         forget_guesses(s, -1);
         while (s->n_in_flight) /* so the stage is empty */

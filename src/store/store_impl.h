@@ -61,7 +61,7 @@ typedef struct swl_store_part {
     int32_t n_slots;           /* its share, without what it has lent */
     swl_cache cache;
     swl_guesses guesses[2];    /* for single tokens, for prompts */
-    int32_t n_missing;         /* of the last prompt's experts were not in the pool */
+    int32_t n_missing;         /* of the last prompt's experts were not in the pool; -1: it has seen no prompt */
 } swl_store_part;
 
 struct swl_store {

@@ -97,16 +97,18 @@ static void passes_count_experts_once_and_products_per_token(void **state)
     swl_batch_entry e[3];
     swl_session *s[3];
     swl_profile p, q;
+    float *logits = malloc(3 * (size_t)c->vocab * sizeof *logits);
 
     (void)state;
+    assert_non_null(logits);
     for (int32_t i = 0; i < c->n_layers; i++)
         n_moe += c->layers[i].ffn == SWL_FFN_MOE;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(swl_session_create(&s[i], m, NULL), SWL_OK);
-        e[i] = (swl_batch_entry){s[i], ids, 1, SWL_LOGITS_NONE};
+        e[i] = (swl_batch_entry){s[i], ids, 1, SWL_LOGITS_LAST};
     }
     swl_profile_start(m, true);
-    assert_int_equal(swl_batch_eval(e, 1, NULL, NULL), SWL_OK);
+    assert_int_equal(swl_batch_eval(e, 1, logits, NULL), SWL_OK);
     swl_profile_get(m, &p);
     one = weights * 9 / 16;
     assert_int_equal(p.n_passes, 1);
@@ -118,7 +120,7 @@ static void passes_count_experts_once_and_products_per_token(void **state)
     for (int i = 0; i < 3; i++)
         swl_session_reset(s[i]);
     swl_profile_start(m, true);
-    assert_int_equal(swl_batch_eval(e, 3, NULL, NULL), SWL_OK);
+    assert_int_equal(swl_batch_eval(e, 3, logits, NULL), SWL_OK);
     swl_profile_get(m, &q);
     assert_int_equal(q.n_tokens, 3);
     assert_int_equal(q.expert_bytes, p.expert_bytes);
@@ -130,7 +132,7 @@ static void passes_count_experts_once_and_products_per_token(void **state)
     /* Evenly drawn ones: more experts than one token's, at most three times as many; all phases together are the whole. */
     swl_routes_set(m, SWL_ROUTES_UNIFORM, 5);
     swl_profile_start(m, true);
-    assert_int_equal(swl_batch_eval(e, 3, NULL, NULL), SWL_OK);
+    assert_int_equal(swl_batch_eval(e, 3, logits, NULL), SWL_OK);
     swl_profile_get(m, &q);
     assert_true(q.expert_bytes > p.expert_bytes && q.expert_bytes <= 3 * p.expert_bytes);
     one = 0;
@@ -138,9 +140,25 @@ static void passes_count_experts_once_and_products_per_token(void **state)
         one += q.phase_ns[i];
     assert_true(one <= q.ns && one > q.ns / 2);
     assert_true(q.phase_ns[SWL_PHASE_DELTA] && q.phase_ns[SWL_PHASE_ATTENTION] && q.phase_ns[SWL_PHASE_EXPERTS]);
+
+    /* What the last layer's experts make of a token is for its logits alone: nobody wants them, nobody runs them. */
+    swl_routes_set(m, SWL_ROUTES_SAME, 5);
+    e[0].want = e[1].want = SWL_LOGITS_NONE;
+    swl_profile_start(m, true);
+    assert_int_equal(swl_batch_eval(e, 2, NULL, NULL), SWL_OK);
+    swl_profile_get(m, &q);
+    assert_int_equal(q.expert_bytes, p.expert_bytes / n_moe * (n_moe - 1));
+    assert_true(q.dense_bytes < p.dense_bytes);
+    swl_profile_start(m, true);
+    assert_int_equal(swl_batch_eval(e, 3, logits, NULL), SWL_OK);
+    swl_profile_get(m, &q);
+    assert_int_equal(q.expert_bytes, p.expert_bytes);
+    assert_int_equal(q.dense_bytes, p.dense_bytes);
+    assert_true(q.multiply_adds < 3 * p.multiply_adds - 2 * (uint64_t)c->n_experts_used * weights);
     for (int i = 0; i < 3; i++)
         swl_session_free(s[i]);
     swl_model_close(m);
+    free(logits);
 }
 
 /* Every expert has the same chance, and no token gets one twice. */

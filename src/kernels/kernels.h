@@ -92,15 +92,17 @@ typedef struct swl_kernels {
     void (*rope)(float *x, int32_t n_rot, const float *cos, const float *sin);
 
     /*
-     * One part of attention: n_q query rows of one KV head against n_keys <= SWL_ATTN_SEGMENT keys. q: [n_q][dim];
+     * One part of attention: n_rows consecutive rows of a conversation, each with n_q queries of one KV head. Row r
+     * sees the first n_keys + r keys, but no more than SWL_ATTN_SEGMENT; n_keys is 1 to that. q: [n_rows][n_q][dim];
      * k, v: row stride ldkv elements, float16 or float32. Gives per query the running maximum m, the sum l and the
-     * unnormalised output o [n_q][dim]. Blocks of SWL_ATTN_BLOCK keys: score = dot(q, k) * scale (16 lanes); m' = max;
-     * c = exp(m - m'); p = exp(score - m'); l = fma(l, c, sum of p over 16 lanes); o = o * c, then fma(p_j, v_j, o).
+     * unnormalised output o: m, l: [n_rows][n_q], o: [n_rows][n_q][dim]. Per query, blocks of SWL_ATTN_BLOCK keys:
+     * score = dot(q, k) * scale (16 lanes); m' = max; c = exp(m - m'); p = exp(score - m'); l = fma(l, c, sum of p
+     * over 16 lanes); o = o * c, then fma(p_j, v_j, o).
      */
-    void (*attn_f16)(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                     int32_t n_keys, float scale, float *m, float *l, float *o);
-    void (*attn_f32)(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                     int32_t n_keys, float scale, float *m, float *l, float *o);
+    void (*attn_f16)(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                     int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
+    void (*attn_f32)(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                     int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
 
     void (*f32_to_f16)(uint16_t *dst, const float *src, int64_t n); /* round to nearest even */
 

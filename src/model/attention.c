@@ -60,9 +60,9 @@ static void segment(const attn_run *r, int32_t row, int32_t kv_head, int32_t seg
     int32_t n = m->work.pos[r->row0 + row] + 1 - key0;
     int64_t at = (int64_t)kv_head * dim * swl_kv_elem_bytes(m);
 
-    (m->exact ? m->k.attn_f32 : m->k.attn_f16)(q, n_q, dim, kv_row(r, row, 0, key0) + at, kv_row(r, row, 1, key0) + at,
-                                               (int64_t)c->n_kv_heads * dim, n < SWL_ATTN_SEGMENT ? n : SWL_ATTN_SEGMENT,
-                                               1.0f / sqrtf((float)dim), part, part + n_q, part + 2 * n_q);
+    (m->exact ? m->k.attn_f32 : m->k.attn_f16)(
+        q, 1, n_q, dim, kv_row(r, row, 0, key0) + at, kv_row(r, row, 1, key0) + at, (int64_t)c->n_kv_heads * dim,
+        n < SWL_ATTN_SEGMENT ? n : SWL_ATTN_SEGMENT, 1.0f / sqrtf((float)dim), part, part + n_q, part + 2 * n_q);
 }
 
 /* into = into merged with the later part. */

@@ -266,8 +266,8 @@ static void bench_matmul_row(const char *name, any_fn *fn, int32_t type)
 
 typedef void delta_fn(float *, int64_t, int32_t, int32_t, int32_t, const float *, const float *, int64_t, const float *,
                       int64_t, const float *, const float *, int64_t, float *, int64_t);
-typedef void attn_fn(const float *, int32_t, int32_t, const void *, const void *, int64_t, int32_t, float, float *,
-                     float *, float *);
+typedef void attn_fn(const float *, int32_t, int32_t, int32_t, const void *, const void *, int64_t, int32_t, float,
+                     float *, float *, float *);
 
 /* One token over the states of all heads and layers: memory; many tokens over one state: arithmetic. */
 static void bench_delta(const char *name, any_fn *fn)
@@ -296,10 +296,12 @@ static void bench_delta(const char *name, any_fn *fn)
     swl_big_free(s, (uint64_t)n * 4);
 }
 
-static void bench_attn(const char *name, any_fn *fn, int32_t elem_bytes)
+/* One row, as in decoding, or some of a prompt against a whole segment. */
+static void bench_attn_rows(const char *name, any_fn *fn, int32_t elem_bytes, int32_t n_rows)
 {
     enum { DIM = 256, N_Q = 8 };
-    float *q = ordinary(N_Q * DIM, 1.0f), *o = floats(N_Q * DIM), m[N_Q], l[N_Q];
+    int32_t n = n_rows * N_Q;
+    float *q = ordinary(n * DIM, 1.0f), *o = floats(n * DIM), *m = floats(n), *l = floats(n);
     uint8_t *kv = mem_take((size_t)SWL_ATTN_SEGMENT * DIM * 2 * (size_t)elem_bytes, 0);
     double best = 1e9, t;
     int i;
@@ -307,11 +309,25 @@ static void bench_attn(const char *name, any_fn *fn, int32_t elem_bytes)
     memset(kv, 0x22, (size_t)SWL_ATTN_SEGMENT * DIM * 2 * (size_t)elem_bytes);
     for (i = 0; i < 4 * ROUNDS; i++) {
         t = clock_s(1);
-        ((attn_fn *)fn)(q, N_Q, DIM, kv, kv + DIM * elem_bytes, 2 * DIM, SWL_ATTN_SEGMENT, 0.0625f, m, l, o);
+        ((attn_fn *)fn)(q, n_rows, N_Q, DIM, kv, kv + DIM * elem_bytes, 2 * DIM, SWL_ATTN_SEGMENT, 0.0625f, m, l, o);
         best = (t = clock_s(1) - t) < best ? t : best;
     }
-    printf("%-32s 8 queries of 256, 1024 keys: %.1f us, %.1f GFLOP/s, %.2f GB/s of keys and values\n", name, best * 1e6,
-           4.0 * N_Q * DIM * SWL_ATTN_SEGMENT / best * 1e-9, 2.0 * DIM * elem_bytes * SWL_ATTN_SEGMENT / best * 1e-9);
+    printf("%-32s %2d rows of 8 queries of 256, 1024 keys: %.1f us a row, %.1f GFLOP/s", name, n_rows,
+           best / n_rows * 1e6, 4.0 * n * DIM * SWL_ATTN_SEGMENT / best * 1e-9);
+    if (n_rows == 1)
+        printf(", %.2f GB/s of keys and values", 2.0 * DIM * elem_bytes * SWL_ATTN_SEGMENT / best * 1e-9);
+    printf("\n");
+}
+
+static void bench_attn(const char *name, any_fn *fn, int32_t elem_bytes)
+{
+    static const int32_t n_rows[] = {1, 3, 12};
+    size_t i;
+
+    for (i = 0; i < sizeof n_rows / sizeof n_rows[0]; i++) {
+        mem_reset();
+        bench_attn_rows(name, fn, elem_bytes, n_rows[i]);
+    }
 }
 
 /* Elementwise slots: the time for a row of 2048, cache warm. */

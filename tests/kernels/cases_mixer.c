@@ -39,8 +39,8 @@ static bool delta_case(any_fn *ref, any_fn *fn, int32_t type)
     return twins_equal(&out, "out") && twins_equal(&s, "state");
 }
 
-typedef void attn_fn(const float *, int32_t, int32_t, const void *, const void *, int64_t, int32_t, float, float *,
-                     float *, float *);
+typedef void attn_fn(const float *, int32_t, int32_t, int32_t, const void *, const void *, int64_t, int32_t, float,
+                     float *, float *, float *);
 
 static const void *to_half(const float *x, int64_t n)
 {
@@ -55,23 +55,27 @@ static const void *to_half(const float *x, int64_t n)
 static bool attn_case(any_fn *ref, any_fn *fn, bool half)
 {
     int32_t n_q = PICK(1, 2, 3, 4, 6, 7, 8, 8, 8, 9, 16), dim = PICK(256, 256, 64, 128, 16, 80, rng_range(1, 260)), k;
-    int32_t n_keys = PICK(1, 2, 15, 16, 17, 63, 64, 65, 128, 200, rng_range(1, 300));
+    int32_t n_keys = PICK(1, 2, 15, 16, 17, 63, 64, 65, 128, 200, rng_range(1, 300)), n_keys_max;
+    int32_t n_rows = PICK(1, 1, 2, 3, 8, 9, 12, rng_range(1, 40)), n_out = n_rows * n_q;
     int64_t ldkv, n;
-    float *q = ordinary(n_q * dim, 2.0f), *kf, *vf, scale = 1.0f / sqrtf((float)dim);
+    float *q = ordinary(n_out * dim, 2.0f), *kf, *vf, scale = 1.0f / sqrtf((float)dim);
     const void *key, *v;
-    twins m = twins_take((size_t)n_q * 4), l = twins_take((size_t)n_q * 4), o = twins_take((size_t)(n_q * dim) * 4);
+    twins m = twins_take((size_t)n_out * 4), l = twins_take((size_t)n_out * 4);
+    twins o = twins_take((size_t)(n_out * dim) * 4);
 
-    if (rng_next() % 16 == 0)
-        n_keys = rng_range(800, SWL_ATTN_SEGMENT);
+    if (rng_next() % 8 == 0) /* about the end of a segment, which later rows do not pass */
+        n_keys = PICK(SWL_ATTN_SEGMENT, SWL_ATTN_SEGMENT - 5, rng_range(800, SWL_ATTN_SEGMENT));
     ldkv = dim + PICK(0, 0, dim, 5);
-    n = (n_keys - 1) * ldkv + dim;
+    n_keys_max = n_keys + n_rows - 1 < SWL_ATTN_SEGMENT ? n_keys + n_rows - 1 : SWL_ATTN_SEGMENT;
+    n = (n_keys_max - 1) * ldkv + dim;
     kf = ordinary(n, (float)PICK(1, 4, 30));
     vf = ordinary(n, 3.0f);
     key = half ? to_half(kf, n) : kf;
     v = half ? to_half(vf, n) : vf;
-    case_note("queries %d, dim %d, keys %d, stride %d", n_q, dim, n_keys, (int)ldkv);
+    case_note("rows %d, queries %d, dim %d, keys %d, stride %d", n_rows, n_q, dim, n_keys, (int)ldkv);
     for (k = 0; k < 2; k++)
-        ((attn_fn *)(k ? fn : ref))(q, n_q, dim, key, v, ldkv, n_keys, scale, F(m.at[k]), F(l.at[k]), F(o.at[k]));
+        ((attn_fn *)(k ? fn : ref))(q, n_rows, n_q, dim, key, v, ldkv, n_keys, scale, F(m.at[k]), F(l.at[k]),
+                                    F(o.at[k]));
     return twins_equal(&m, "m") && twins_equal(&l, "l") && twins_equal(&o, "o");
 }
 

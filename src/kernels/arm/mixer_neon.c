@@ -235,12 +235,11 @@ INLINE void attend(const part *a, const float *q, int32_t n_keys, float *m, floa
         attend_block(a, q, key, min_i32(SWL_ATTN_BLOCK, n_keys - key), m, l, o, type, n_q);
 }
 
-INLINE void attn(const float *q, int32_t n_q, int32_t n_keys, const part *a, float *m, float *l, float *o,
-                 swl_dtype type)
+INLINE void attend_row(const float *q, int32_t n_q, int32_t n_keys, const part *a, float *m, float *l, float *o,
+                       swl_dtype type)
 {
     int32_t h = 0;
 
-    assert(n_keys <= SWL_ATTN_SEGMENT);
     for (; h + 4 <= n_q; h += 4)
         attend(a, q + h * a->dim, n_keys, m + h, l + h, o + h * a->dim, type, 4);
     if (h + 2 <= n_q) {
@@ -251,18 +250,30 @@ INLINE void attn(const float *q, int32_t n_q, int32_t n_keys, const part *a, flo
         attend(a, q + h * a->dim, n_keys, m + h, l + h, o + h * a->dim, type, 1);
 }
 
-void swl_attn_f16_neon(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                       int32_t n_keys, float scale, float *m, float *l, float *o)
+INLINE void attn(const float *q, int32_t n_rows, int32_t n_q, int32_t n_keys, const part *a, float *m, float *l,
+                 float *o, swl_dtype type)
+{
+    int32_t row, i;
+
+    assert(n_keys <= SWL_ATTN_SEGMENT);
+    for (row = 0; row < n_rows; row++) {
+        i = row * n_q;
+        attend_row(q + i * a->dim, n_q, min_i32(n_keys + row, SWL_ATTN_SEGMENT), a, m + i, l + i, o + i * a->dim, type);
+    }
+}
+
+void swl_attn_f16_neon(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                       int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
 {
     part a = {k, v, 2 * ldkv, dim, scale};
 
-    attn(q, n_q, n_keys, &a, m, l, o, SWL_DT_F16);
+    attn(q, n_rows, n_q, n_keys, &a, m, l, o, SWL_DT_F16);
 }
 
-void swl_attn_f32_neon(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                       int32_t n_keys, float scale, float *m, float *l, float *o)
+void swl_attn_f32_neon(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                       int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
 {
     part a = {k, v, 4 * ldkv, dim, scale};
 
-    attn(q, n_q, n_keys, &a, m, l, o, SWL_DT_F32);
+    attn(q, n_rows, n_q, n_keys, &a, m, l, o, SWL_DT_F32);
 }

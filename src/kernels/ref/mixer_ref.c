@@ -88,32 +88,32 @@ static void attend_block(const float *q, int32_t dim, const void *k, const void 
     }
 }
 
-static void attn(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, bool half, int64_t ldkv,
-                 int32_t n_keys, float scale, float *m, float *l, float *o)
+static void attn(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v, bool half,
+                 int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
 {
-    int32_t h, i, key;
+    int32_t h, i, key, n;
 
     assert(n_keys <= SWL_ATTN_SEGMENT);
-    for (h = 0; h < n_q; h++) {
+    for (h = 0; h < n_rows * n_q; h++) {
+        n = n_keys + h / n_q < SWL_ATTN_SEGMENT ? n_keys + h / n_q : SWL_ATTN_SEGMENT;
         m[h] = -INFINITY;
         l[h] = 0.0f;
         for (i = 0; i < dim; i++)
             o[h * dim + i] = 0.0f;
-        for (key = 0; key < n_keys; key += SWL_ATTN_BLOCK)
-            attend_block(q + h * dim, dim, k, v, half, ldkv, key,
-                         n_keys - key < SWL_ATTN_BLOCK ? n_keys - key : SWL_ATTN_BLOCK, scale, &m[h], &l[h],
-                         o + h * dim);
+        for (key = 0; key < n; key += SWL_ATTN_BLOCK)
+            attend_block(q + h * dim, dim, k, v, half, ldkv, key, n - key < SWL_ATTN_BLOCK ? n - key : SWL_ATTN_BLOCK,
+                         scale, &m[h], &l[h], o + h * dim);
     }
 }
 
-void swl_attn_f16_ref(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                      int32_t n_keys, float scale, float *m, float *l, float *o)
+void swl_attn_f16_ref(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                      int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
 {
-    attn(q, n_q, dim, k, v, true, ldkv, n_keys, scale, m, l, o);
+    attn(q, n_rows, n_q, dim, k, v, true, ldkv, n_keys, scale, m, l, o);
 }
 
-void swl_attn_f32_ref(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                      int32_t n_keys, float scale, float *m, float *l, float *o)
+void swl_attn_f32_ref(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                      int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
 {
-    attn(q, n_q, dim, k, v, false, ldkv, n_keys, scale, m, l, o);
+    attn(q, n_rows, n_q, dim, k, v, false, ldkv, n_keys, scale, m, l, o);
 }

@@ -138,43 +138,54 @@ INLINE void attend(const cache *c, const float *q, int32_t key, int32_t n, int h
 }
 
 /* All heads take a block before any takes the next, so that it comes from memory once. */
-INLINE void attn(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv, int32_t n_keys,
-                 float scale, float *m, float *l, float *o, bool half)
+INLINE void attend_row(const cache *c, const float *q, int32_t n_q, int32_t n_keys, bool half, float *m, float *l,
+                       float *o)
 {
-    cache c = {k, v, ldkv, dim, scale};
     int32_t key, n, h;
 
     for (h = 0; h < n_q; h++) {
         m[h] = -INFINITY;
         l[h] = 0.0f;
     }
-    for (h = 0; h < n_q * dim; h++)
+    for (h = 0; h < n_q * c->dim; h++)
         o[h] = 0.0f;
     for (key = 0; key < n_keys; key += BLOCK) {
         n = min_i32(BLOCK, n_keys - key);
         for (h = 0; h + 4 <= n_q; h += 4)
-            attend(&c, q + h * dim, key, n, 4, half, m + h, l + h, o + h * dim);
+            attend(c, q + h * c->dim, key, n, 4, half, m + h, l + h, o + h * c->dim);
         for (; h + 2 <= n_q; h += 2)
-            attend(&c, q + h * dim, key, n, 2, half, m + h, l + h, o + h * dim);
+            attend(c, q + h * c->dim, key, n, 2, half, m + h, l + h, o + h * c->dim);
         for (; h < n_q; h++)
-            attend(&c, q + h * dim, key, n, 1, half, m + h, l + h, o + h * dim);
+            attend(c, q + h * c->dim, key, n, 1, half, m + h, l + h, o + h * c->dim);
     }
 }
 
-void swl_attn_f16_avx2(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                       int32_t n_keys, float scale, float *m, float *l, float *o)
+INLINE void attn(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
+                 int32_t n_keys, float scale, float *m, float *l, float *o, bool half)
 {
-    if (dim % 16)
-        swl_attn_f16_ref(q, n_q, dim, k, v, ldkv, n_keys, scale, m, l, o);
-    else
-        attn(q, n_q, dim, k, v, ldkv, n_keys, scale, m, l, o, true);
+    cache c = {k, v, ldkv, dim, scale};
+    int32_t row, i;
+
+    for (row = 0; row < n_rows; row++) {
+        i = row * n_q;
+        attend_row(&c, q + i * dim, n_q, min_i32(n_keys + row, SWL_ATTN_SEGMENT), half, m + i, l + i, o + i * dim);
+    }
 }
 
-void swl_attn_f32_avx2(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                       int32_t n_keys, float scale, float *m, float *l, float *o)
+void swl_attn_f16_avx2(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                       int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
 {
     if (dim % 16)
-        swl_attn_f32_ref(q, n_q, dim, k, v, ldkv, n_keys, scale, m, l, o);
+        swl_attn_f16_ref(q, n_rows, n_q, dim, k, v, ldkv, n_keys, scale, m, l, o);
     else
-        attn(q, n_q, dim, k, v, ldkv, n_keys, scale, m, l, o, false);
+        attn(q, n_rows, n_q, dim, k, v, ldkv, n_keys, scale, m, l, o, true);
+}
+
+void swl_attn_f32_avx2(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                       int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
+{
+    if (dim % 16)
+        swl_attn_f32_ref(q, n_rows, n_q, dim, k, v, ldkv, n_keys, scale, m, l, o);
+    else
+        attn(q, n_rows, n_q, dim, k, v, ldkv, n_keys, scale, m, l, o, false);
 }

@@ -33,10 +33,10 @@ float swl_softmax_exp_avx512(float *p, const float *x, int32_t n);
 void swl_delta_scan_avx512(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
                            int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta,
                            int64_t ldb, float *out, int64_t ldo);
-void swl_attn_f16_avx512(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                         int32_t n_keys, float scale, float *m, float *l, float *o);
-void swl_attn_f32_avx512(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                         int32_t n_keys, float scale, float *m, float *l, float *o);
+void swl_attn_f16_avx512(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                         int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
+void swl_attn_f32_avx512(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                         int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
 
 swl_matmul_fn swl_matmul_q_a2_avx2, swl_matmul_q_a3_avx2, swl_matmul_q_a4_avx2, swl_matmul_q_a5_avx2,
     swl_matmul_q_a6_avx2, swl_matmul_q_a8_avx2, swl_matmul_f_f32_avx2, swl_matmul_f_f16_avx2, swl_matmul_f_bf16_avx2,
@@ -64,9 +64,9 @@ float swl_softmax_exp_avx2(float *p, const float *x, int32_t n);
 void swl_delta_scan_avx2(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
                          int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
                          float *out, int64_t ldo);
-void swl_attn_f16_avx2(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                       int32_t n_keys, float scale, float *m, float *l, float *o);
-void swl_attn_f32_avx2(const float *q, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                       int32_t n_keys, float scale, float *m, float *l, float *o);
+void swl_attn_f16_avx2(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                       int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
+void swl_attn_f32_avx2(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+                       int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
 
 #endif

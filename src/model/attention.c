@@ -11,7 +11,8 @@
 typedef struct attn_run {
     struct swl_model *m;
     const swl_layer *l;
-    int32_t row0;              /* row 0 of the mixer's buffers is this row of the batch */
+    int32_t row0, n_rows;      /* row 0 of the mixer's buffers is this row of the batch */
+    int32_t job_rows;          /* of a job that does all segments */
     int32_t n_segments;        /* per (row, KV head) when segments are jobs of their own; 0: one job does them all */
 } attn_run;
 
@@ -51,50 +52,54 @@ static void prepare_job(void *arg, int32_t row, int32_t worker)
     }
 }
 
-/* One segment for the query heads of one KV head; part: [n_q] m, [n_q] l, [n_q][dim] o. */
-static void segment(const attn_run *r, int32_t row, int32_t kv_head, int32_t seg, const float *q, float *part)
+/* One segment for the query heads of one KV head, n = n_rows * n_q of them; part: [n] m, [n] l, [n][dim] o. Several
+ * rows are of one conversation, and end all in the segment or all after it. */
+static void segment(const attn_run *r, int32_t row, int32_t n_rows, int32_t kv_head, int32_t seg, const float *q,
+                    float *part)
 {
     struct swl_model *m = r->m;
     const swl_config *c = m->config;
     int32_t n_q = c->n_heads / c->n_kv_heads, dim = c->head_dim, key0 = seg * SWL_ATTN_SEGMENT;
-    int32_t n = m->work.pos[r->row0 + row] + 1 - key0;
+    int32_t n_keys = m->work.pos[r->row0 + row] + 1 - key0;
     int64_t at = (int64_t)kv_head * dim * swl_kv_elem_bytes(m);
 
     (m->exact ? m->k.attn_f32 : m->k.attn_f16)(
-        q, 1, n_q, dim, kv_row(r, row, 0, key0) + at, kv_row(r, row, 1, key0) + at, (int64_t)c->n_kv_heads * dim,
-        n < SWL_ATTN_SEGMENT ? n : SWL_ATTN_SEGMENT, 1.0f / sqrtf((float)dim), part, part + n_q, part + 2 * n_q);
+        q, n_rows, n_q, dim, kv_row(r, row, 0, key0) + at, kv_row(r, row, 1, key0) + at, (int64_t)c->n_kv_heads * dim,
+        n_keys < SWL_ATTN_SEGMENT ? n_keys : SWL_ATTN_SEGMENT, 1.0f / sqrtf((float)dim), part, part + n_rows * n_q,
+        part + 2 * n_rows * n_q);
 }
 
-/* into = into merged with the later part. */
-static void merge(int32_t n_q, int32_t dim, float *into, const float *part)
+/* into = into merged with the later part, n queries each. */
+static void merge(int32_t n, int32_t dim, float *into, const float *part)
 {
     int32_t h, i;
 
-    for (h = 0; h < n_q; h++) {
+    for (h = 0; h < n; h++) {
         float max = part[h] > into[h] ? part[h] : into[h], c1 = swl_exp(into[h] - max), c2 = swl_exp(part[h] - max);
-        float *o = into + 2 * n_q + h * dim;
-        const float *p = part + 2 * n_q + h * dim;
+        float *o = into + 2 * n + h * dim;
+        const float *p = part + 2 * n + h * dim;
 
-        into[n_q + h] = fmaf(part[n_q + h], c2, into[n_q + h] * c1);
+        into[n + h] = fmaf(part[n + h], c2, into[n + h] * c1);
         into[h] = max;
         for (i = 0; i < dim; i++)
             o[i] = fmaf(p[i], c2, o[i] * c1);
     }
 }
 
-/* Normalises, applies the output gate, stores the heads' outputs in the mixer row. */
-static void finish(const attn_run *r, int32_t row, int32_t kv_head, const float *part)
+/* Normalises, applies the output gate, stores the heads' outputs in the mixer rows. */
+static void finish(const attn_run *r, int32_t row, int32_t n_rows, int32_t kv_head, const float *part)
 {
     struct swl_model *m = r->m;
-    int32_t n_q = m->config->n_heads / m->config->n_kv_heads, dim = m->config->head_dim, h, i;
+    int32_t n_q = m->config->n_heads / m->config->n_kv_heads, dim = m->config->head_dim, n = n_rows * n_q, h, i;
 
-    for (h = 0; h < n_q; h++) {
-        int32_t head = kv_head * n_q + h;
-        float *out = m->work.mix.x + row * m->work.mix.ldx + head * dim, inv = 1.0f / part[n_q + h];
+    for (h = 0; h < n; h++) {
+        int32_t head = kv_head * n_q + h % n_q;
+        int64_t to = row + h / n_q;
+        float *out = m->work.mix.x + to * m->work.mix.ldx + head * dim, inv = 1.0f / part[n + h];
 
         for (i = 0; i < dim; i++)
-            out[i] = part[2 * n_q + h * dim + i] * inv;
-        m->k.sigmoid_mul(out, m->work.group + (int64_t)row * m->work.group_width + (2 * head + 1) * dim, dim);
+            out[i] = part[2 * n + h * dim + i] * inv;
+        m->k.sigmoid_mul(out, m->work.group + to * m->work.group_width + (2 * head + 1) * dim, dim);
     }
 }
 
@@ -103,32 +108,57 @@ static int64_t part_floats(const swl_config *c)
     return (int64_t)(c->n_heads / c->n_kv_heads) * (c->head_dim + 2);
 }
 
-static void gather_q(const attn_run *r, int32_t row, int32_t kv_head, float *q)
+static void gather_q(const attn_run *r, int32_t row, int32_t n_rows, int32_t kv_head, float *q)
 {
     const swl_config *c = r->m->config;
     int32_t n_q = c->n_heads / c->n_kv_heads, dim = c->head_dim, h;
 
-    for (h = 0; h < n_q; h++)
-        memcpy(q + h * dim, r->m->work.group + (int64_t)row * r->m->work.group_width + 2 * (kv_head * n_q + h) * dim,
-               (size_t)dim * sizeof(float));
+    for (h = 0; h < n_rows * n_q; h++) {
+        int64_t from = (row + h / n_q) * (int64_t)r->m->work.group_width + 2 * (kv_head * n_q + h % n_q) * dim;
+
+        memcpy(q + h * dim, r->m->work.group + from, (size_t)dim * sizeof(float));
+    }
 }
 
-/* All segments of one row and KV head. */
+/* How many rows from `row` on, before `end`, go on in one conversation and end in one segment. */
+static int32_t rows_alike(const attn_run *r, int32_t row, int32_t end)
+{
+    const swl_work *w = &r->m->work;
+    int32_t i = r->row0 + row, n = 1;
+
+    while (row + n < end && w->state_of[i + n] == w->state_of[i] && w->pos[i + n] == w->pos[i] + n &&
+           w->pos[i + n] % SWL_ATTN_SEGMENT != 0)
+        n++;
+    return n;
+}
+
+/* All segments of some rows and a KV head. */
+static void attend_rows(const attn_run *r, int32_t row, int32_t n_rows, int32_t kv_head, float *scratch)
+{
+    const swl_config *c = r->m->config;
+    int32_t n = n_rows * (c->n_heads / c->n_kv_heads), seg;
+    float *into = scratch, *part = into + n_rows * part_floats(c), *q = part + n_rows * part_floats(c);
+
+    gather_q(r, row, n_rows, kv_head, q);
+    segment(r, row, n_rows, kv_head, 0, q, into);
+    for (seg = 1; seg * SWL_ATTN_SEGMENT <= r->m->work.pos[r->row0 + row]; seg++) {
+        segment(r, row, n_rows, kv_head, seg, q, part);
+        merge(n, c->head_dim, into, part);
+    }
+    finish(r, row, n_rows, kv_head, into);
+}
+
 static void attend_job(void *arg, int32_t i, int32_t worker)
 {
     const attn_run *r = arg;
-    struct swl_model *m = r->m;
-    const swl_config *c = m->config;
-    int32_t kv_head = i % c->n_kv_heads, row = i / c->n_kv_heads, n_q = c->n_heads / c->n_kv_heads, seg;
-    float *into = m->scratch + worker * m->scratch_floats, *part = into + part_floats(c), *q = part + part_floats(c);
+    int32_t n_kv = r->m->config->n_kv_heads, row = i / n_kv * r->job_rows, end = row + r->job_rows, n;
 
-    gather_q(r, row, kv_head, q);
-    segment(r, row, kv_head, 0, q, into);
-    for (seg = 1; seg * SWL_ATTN_SEGMENT <= m->work.pos[r->row0 + row]; seg++) {
-        segment(r, row, kv_head, seg, q, part);
-        merge(n_q, c->head_dim, into, part);
+    if (end > r->n_rows)
+        end = r->n_rows;
+    for (; row < end; row += n) {
+        n = rows_alike(r, row, end);
+        attend_rows(r, row, n, i % n_kv, r->m->scratch + worker * r->m->scratch_floats);
     }
-    finish(r, row, kv_head, into);
 }
 
 /* One segment of one row and KV head: few rows, many keys, more workers than KV heads. */
@@ -141,8 +171,8 @@ static void segment_job(void *arg, int32_t i, int32_t worker)
 
     if (seg * SWL_ATTN_SEGMENT > r->m->work.pos[r->row0 + row])
         return;
-    gather_q(r, row, kv_head, q);
-    segment(r, row, kv_head, seg, q, r->m->work.attn_parts + i * part_floats(c));
+    gather_q(r, row, 1, kv_head, q);
+    segment(r, row, 1, kv_head, seg, q, r->m->work.attn_parts + i * part_floats(c));
 }
 
 static void merge_job(void *arg, int32_t i, int32_t worker)
@@ -155,15 +185,15 @@ static void merge_job(void *arg, int32_t i, int32_t worker)
     (void)worker;
     for (seg = 1; seg * SWL_ATTN_SEGMENT <= r->m->work.pos[r->row0 + row]; seg++)
         merge(c->n_heads / c->n_kv_heads, c->head_dim, parts, parts + seg * part_floats(c));
-    finish(r, row, i % c->n_kv_heads, parts);
+    finish(r, row, 1, i % c->n_kv_heads, parts);
 }
 
 void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b)
 {
     swl_work *w = &m->work;
     swl_act in = swl_act_from(&w->norm, b->row0, m->config->hidden);
-    attn_run r = {.m = m, .l = l, .row0 = b->row0};
-    int32_t n_jobs = b->n_rows * m->config->n_kv_heads, i, n_segments = 1;
+    attn_run r = {.m = m, .l = l, .row0 = b->row0, .n_rows = b->n_rows};
+    int32_t n_kv = m->config->n_kv_heads, n_jobs = b->n_rows * n_kv, i, n_segments = 1;
 
     swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     swl_group_run(m, &l->in, &in, b->n_rows, w->group, w->group_width);
@@ -172,12 +202,15 @@ void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_ba
     for (i = b->row0; i < b->row0 + b->n_rows; i++)
         if (w->pos[i] / SWL_ATTN_SEGMENT + 1 > n_segments)
             n_segments = w->pos[i] / SWL_ATTN_SEGMENT + 1;
-    if (n_segments > 1 && (int64_t)n_jobs * n_segments <= w->n_attn_parts) {
+    r.job_rows = swl_job_rows(n_jobs, swl_threads_count(m->threads), 1);
+    if (r.job_rows > SWL_ATTN_ROWS)
+        r.job_rows = SWL_ATTN_ROWS;
+    if (r.job_rows == 1 && n_segments > 1 && (int64_t)n_jobs * n_segments <= w->n_attn_parts) {
         r.n_segments = n_segments;
         swl_threads_run(m->threads, n_jobs * n_segments, segment_job, &r);
         swl_threads_run(m->threads, n_jobs, merge_job, &r);
     } else {
-        swl_threads_run(m->threads, n_jobs, attend_job, &r);
+        swl_threads_run(m->threads, (b->n_rows + r.job_rows - 1) / r.job_rows * n_kv, attend_job, &r);
     }
     swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     w->mix.cols = m->config->n_heads * m->config->head_dim;

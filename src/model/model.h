@@ -27,6 +27,7 @@ enum {
     SWL_FFN_LD = SWL_JOB_ROWS_MAX + 16, /* floats from one of these to the next: an odd number of cache lines */
     SWL_FEW_ROWS = 8,               /* of a pass whose experts are computed one by one, as they arrive */
     SWL_DELTA_TOKENS = 64,          /* tokens of a delta-net head that are in a worker's scratch at once */
+    SWL_ATTN_ROWS = 12,             /* rows of a conversation that go through attention together */
     SWL_MIXER_ROWS = 256,           /* rows that go through a mixer together; bounds its buffers */
     SWL_CHUNK_TOKENS_DEFAULT = 2048,
     SWL_CHUNK_TOKENS_MAX = 4096,

@@ -70,19 +70,19 @@ static void segment(const attn_run *r, int32_t row, int32_t n_rows, int32_t kv_h
 }
 
 /* into = into merged with the later part, n queries each. */
-static void merge(int32_t n, int32_t dim, float *into, const float *part)
+static void merge(const swl_kernels *k, int32_t n, int32_t dim, float *into, const float *part)
 {
     int32_t h, i;
 
     for (h = 0; h < n; h++) {
         float max = part[h] > into[h] ? part[h] : into[h], c1 = swl_exp(into[h] - max), c2 = swl_exp(part[h] - max);
         float *o = into + 2 * n + h * dim;
-        const float *p = part + 2 * n + h * dim;
 
         into[n + h] = fmaf(part[n + h], c2, into[n + h] * c1);
         into[h] = max;
         for (i = 0; i < dim; i++)
-            o[i] = fmaf(p[i], c2, o[i] * c1);
+            o[i] *= c1;
+        k->axpy(o, c2, part + 2 * n + h * dim, dim);
     }
 }
 
@@ -143,7 +143,7 @@ static void attend_rows(const attn_run *r, int32_t row, int32_t n_rows, int32_t 
     segment(r, row, n_rows, kv_head, 0, q, into);
     for (seg = 1; seg * SWL_ATTN_SEGMENT <= r->m->work.pos[r->row0 + row]; seg++) {
         segment(r, row, n_rows, kv_head, seg, q, part);
-        merge(n, c->head_dim, into, part);
+        merge(&r->m->k, n, c->head_dim, into, part);
     }
     finish(r, row, n_rows, kv_head, into);
 }
@@ -184,7 +184,7 @@ static void merge_job(void *arg, int32_t i, int32_t worker)
 
     (void)worker;
     for (seg = 1; seg * SWL_ATTN_SEGMENT <= r->m->work.pos[r->row0 + row]; seg++)
-        merge(c->n_heads / c->n_kv_heads, c->head_dim, parts, parts + seg * part_floats(c));
+        merge(&r->m->k, c->n_heads / c->n_kv_heads, c->head_dim, parts, parts + seg * part_floats(c));
     finish(r, row, 1, i % c->n_kv_heads, parts);
 }
 

@@ -12,6 +12,7 @@ typedef struct attn_run {
     struct swl_model *m;
     const swl_layer *l;
     int32_t row0, n_rows;      /* row 0 of the mixer's buffers is this row of the batch */
+    bool keys_only;            /* nobody wants what these rows look up */
     int32_t job_rows;          /* of a job that does all segments */
     int32_t n_segments;        /* per (row, KV head) when segments are jobs of their own; 0: one job does them all */
 } attn_run;
@@ -35,7 +36,7 @@ static void prepare_job(void *arg, int32_t row, int32_t worker)
     float *q = m->work.group + (int64_t)row * m->work.group_width, *k = q + 2 * c->n_heads * dim;
 
     (void)worker;
-    for (h = 0; h < c->n_heads; h++) {
+    for (h = 0; h < c->n_heads && !r->keys_only; h++) {
         m->k.rms_norm(q + 2 * h * dim, q + 2 * h * dim, r->l->norm_q, dim, c->norm_eps);
         m->k.rope(q + 2 * h * dim, c->rotary_dims, cs, sn);
     }
@@ -186,6 +187,31 @@ static void merge_job(void *arg, int32_t i, int32_t worker)
     for (seg = 1; seg * SWL_ATTN_SEGMENT <= r->m->work.pos[r->row0 + row]; seg++)
         merge(&r->m->k, c->n_heads / c->n_kv_heads, c->head_dim, parts, parts + seg * part_floats(c));
     finish(r, row, 1, i % c->n_kv_heads, parts);
+}
+
+/* The last two matrices of the input group. */
+static swl_group keys_and_values(const swl_group *in)
+{
+    swl_group g = *in;
+
+    while (g.jobs->piece < g.n_pieces - 2) {
+        g.jobs++;
+        g.n_jobs--;
+    }
+    return g;
+}
+
+void swl_attention_keys(struct swl_model *m, const swl_layer *l, const swl_batch *b)
+{
+    swl_act in = swl_act_from(&m->work.norm, b->row0, m->config->hidden);
+    swl_group g = keys_and_values(&l->in);
+    attn_run r = {.m = m, .l = l, .row0 = b->row0, .keys_only = true};
+
+    swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
+    swl_group_run(m, &g, &in, b->n_rows, m->work.group, m->work.group_width);
+    swl_phase_enter(m, SWL_PHASE_ATTENTION);
+    swl_threads_run(m->threads, b->n_rows, prepare_job, &r);
+    swl_phase_enter(m, SWL_PHASE_OTHER);
 }
 
 void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b)

@@ -66,6 +66,7 @@ static void mark_wanted(struct swl_model *m, const swl_batch_item *items, int32_
             all = all && w->wanted[row];
         }
     w->narrow = m->config->n_layers - (!all && !traced && !m->recorder);
+    w->n_keys_rows = 0;
 }
 
 /* The rows whose logits are wanted move to the front of the residual stream and of what is added to it, and the pass goes on with
@@ -108,6 +109,30 @@ static void cut_parts(swl_work *w)
     }
 }
 
+static bool any_wanted(const swl_work *w, const swl_batch *part)
+{
+    int32_t i;
+
+    for (i = part->row0; i < part->row0 + part->n_rows; i++)
+        if (w->wanted[i])
+            return true;
+    return false;
+}
+
+static void mixer_forward(struct swl_model *m, int32_t i, const swl_batch *part)
+{
+    const swl_layer *l = &m->weights.layers[i];
+
+    if (l->plan.mixer != SWL_MIXER_ATTENTION) {
+        swl_deltanet_forward(m, l, part);
+    } else if (i < m->work.narrow || any_wanted(&m->work, part)) {
+        swl_attention_forward(m, l, part);
+    } else {
+        swl_attention_keys(m, l, part);
+        m->work.n_keys_rows += part->n_rows;
+    }
+}
+
 static swl_status layer_forward(struct swl_model *m, int32_t i, swl_error *err)
 {
     const swl_layer *l = &m->weights.layers[i];
@@ -117,10 +142,7 @@ static swl_status layer_forward(struct swl_model *m, int32_t i, swl_error *err)
 
     swl_norm_rows(m, &w->norm, w->x, l->norm_in, w->n_rows);
     for (p = 0; p < w->n_parts && !swl_cancelled(m); p++)
-        if (l->plan.mixer == SWL_MIXER_ATTENTION)
-            swl_attention_forward(m, l, &w->parts[p]);
-        else
-            swl_deltanet_forward(m, l, &w->parts[p]);
+        mixer_forward(m, i, &w->parts[p]);
     if (i == w->narrow)
         keep_wanted(m);
     swl_add_rows(m, w->n_rows);

@@ -186,6 +186,7 @@ typedef struct swl_work {
     int32_t n_rows;                 /* those at work: all, from layer `narrow` on those whose logits are wanted */
     int32_t narrow;                 /* the last layer, or n_layers */
     bool *wanted;                   /* [T] */
+    int32_t n_keys_rows;            /* of which the last layer took keys and values alone */
     float *attn_parts;              /* [n_attn_parts][query heads per KV head][head_dim + 2] */
     int32_t n_attn_parts;
     float *router;                  /* [T][E + 1] */
@@ -215,6 +216,7 @@ typedef struct swl_profiler {
     uint64_t wait_ns_begin;         /* of the store, when counting began */
     uint64_t dense_bytes, head_bytes, dense_macs, head_macs, expert_bytes, expert_macs; /* once each; of one expert */
     uint64_t last_bytes, last_macs; /* of `dense`, the last layer's router and shared expert (or dense FFN) */
+    uint64_t query_bytes, query_macs; /* and what its attention has beside keys and values */
 } swl_profiler;
 
 /* Experts by someone else's word than the router's. */
@@ -272,6 +274,7 @@ swl_status swl_forward(struct swl_model *m, const swl_batch_item *items, int32_t
 /* Mixers take a part of the rows at a time; the feed-forward blocks take all work->n_rows. */
 void swl_deltanet_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
 void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_batch *b);
+void swl_attention_keys(struct swl_model *m, const swl_layer *l, const swl_batch *b); /* for later tokens alone: no output */
 void swl_dense_forward(struct swl_model *m, const swl_layer *l);
 swl_status swl_moe_forward(struct swl_model *m, int32_t layer, swl_error *err);
 /* For SWL_PASSES_READ: the layer's experts pass by, nothing is computed. */

@@ -75,6 +75,10 @@ static void measure_weights(struct swl_model *m)
             add_ffn(&e, &p->expert_bytes, &p->expert_macs);
         }
     }
+    if (l->plan.mixer == SWL_MIXER_ATTENTION) {
+        add_rows(&l->in.pieces[0].w, l->in.pieces[0].n_rows, &p->query_bytes, &p->query_macs);
+        add_group(&l->out, &p->query_bytes, &p->query_macs);
+    }
     add_group(&l->router, &p->last_bytes, &p->last_macs);
     add_ffn(&l->ffn, &p->last_bytes, &p->last_macs);
     add_group(&m->weights.head, &p->head_bytes, &p->head_macs);
@@ -134,7 +138,7 @@ static int32_t count_wanted(const swl_batch_item *item)
 void swl_profile_pass_end(struct swl_model *m, const swl_batch_item *items, int32_t n_items)
 {
     swl_profiler *p = &m->profiler;
-    int32_t i, n_wanted = 0, n_rows = 0, n_last;
+    int32_t i, n_wanted = 0, n_rows = 0, n_last, n_keys;
 
     swl_phase_enter(m, SWL_PHASE_OTHER);
     for (i = 0; i < n_items; i++) {
@@ -146,8 +150,10 @@ void swl_profile_pass_end(struct swl_model *m, const swl_batch_item *items, int3
     p->sums.n_passes++;
     p->sums.n_tokens += (uint64_t)n_rows;
     n_last = m->work.narrow < m->config->n_layers ? n_wanted : n_rows;
-    p->sums.dense_bytes += p->dense_bytes - (n_last ? 0 : p->last_bytes) + (n_wanted ? p->head_bytes : 0);
-    p->sums.multiply_adds += (uint64_t)n_rows * p->dense_macs - (uint64_t)(n_rows - n_last) * p->last_macs +
-                             (uint64_t)n_wanted * p->head_macs;
+    n_keys = m->work.n_keys_rows;
+    p->sums.dense_bytes += p->dense_bytes - (n_last ? 0 : p->last_bytes) - (n_keys < n_rows ? 0 : p->query_bytes) +
+                           (n_wanted ? p->head_bytes : 0);
+    p->sums.multiply_adds += (uint64_t)n_rows * p->dense_macs - (uint64_t)(n_rows - n_last) * p->last_macs -
+                             (uint64_t)n_keys * p->query_macs + (uint64_t)n_wanted * p->head_macs;
     p->sums.ns += swl_nanoseconds() - p->pass_begin;
 }

@@ -54,6 +54,64 @@ static void a_batch_gives_the_rows_of_separate_calls(void **state)
     }
 }
 
+/* The last row of n tokens, of a call that wants all of them. */
+static void last_of_all(swl_model *m, const int32_t *text, int32_t n, int32_t next, float *out)
+{
+    size_t vocab = (size_t)m->config->vocab;
+    float *rows = malloc((size_t)n * vocab * sizeof *rows);
+    swl_session *s;
+
+    assert_non_null(rows);
+    assert_int_equal(swl_session_create(&s, m, NULL), SWL_OK);
+    assert_int_equal(swl_session_eval(s, text, n, SWL_LOGITS_ALL, rows, NULL), SWL_OK);
+    memcpy(out, rows + (size_t)(n - 1) * vocab, vocab * sizeof *out);
+    assert_int_equal(swl_session_eval(s, &next, 1, SWL_LOGITS_LAST, out + vocab, NULL), SWL_OK);
+    swl_session_free(s);
+    free(rows);
+}
+
+/* Conversations of which the last layer works out a row, or none, or all, in several parts of a pass: a row's logits, and those of
+ * the token after it, are those of a call that wants all rows. */
+static void rows_that_nobody_wants_change_nothing(void **state)
+{
+    enum { LONG = 600 };
+    static const char *const names[] = {"next-b-mlx4", "q35moe-a-mlx4", "q35dense-a-mlx4g32"};
+    static const int32_t n[3] = {LONG, LONG - 9, 3}, chunks[2] = {1300, 300};
+    static int32_t text[LONG];
+
+    (void)state;
+    for (int i = 0; i < LONG; i++)
+        text[i] = ids[i % N] ^ (i / N & 3);
+    for (int k = 0; k < 6; k++) {
+        swl_model *m = open_case(names[k / 2], false, chunks[k % 2], 2);
+        size_t vocab = (size_t)m->config->vocab;
+        float *want = malloc(6 * vocab * sizeof *want), *got = malloc(6 * vocab * sizeof *got);
+        swl_session *s[3];
+        swl_batch_entry e[3];
+
+        for (int i = 0; i < 3; i++) {
+            last_of_all(m, text + i, n[i] - i, 7, want + 2 * (size_t)i * vocab);
+            assert_int_equal(swl_session_create(&s[i], m, NULL), SWL_OK);
+        }
+        e[0] = (swl_batch_entry){s[0], text, n[0], SWL_LOGITS_NONE};
+        e[1] = (swl_batch_entry){s[1], text + 1, n[1] - 1, SWL_LOGITS_LAST};
+        e[2] = (swl_batch_entry){s[2], text + 2, n[2] - 2, SWL_LOGITS_ALL};
+        assert_int_equal(swl_batch_eval(e, 3, got, NULL), SWL_OK);
+        assert_memory_equal(got, want + 2 * vocab, vocab * sizeof *got);
+        assert_memory_equal(got + vocab, want + 4 * vocab, vocab * sizeof *got);
+        for (int i = 0; i < 3; i++) {
+            static const int32_t next = 7;
+
+            assert_int_equal(swl_session_eval(s[i], &next, 1, SWL_LOGITS_LAST, got, NULL), SWL_OK);
+            assert_memory_equal(got, want + (2 * (size_t)i + 1) * vocab, vocab * sizeof *got);
+            swl_session_free(s[i]);
+        }
+        free(want);
+        free(got);
+        swl_model_close(m);
+    }
+}
+
 static void a_refused_batch_runs_nothing(void **state)
 {
     swl_model *m = open_case("q35moe-a-mlx4", false, 16, 2), *other = open_case("q35moe-a-mlx4", false, 16, 2);
@@ -189,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_gives_the_rows_of_separate_calls),
+        cmocka_unit_test(rows_that_nobody_wants_change_nothing),
         cmocka_unit_test(a_refused_batch_runs_nothing),
         cmocka_unit_test(passes_count_experts_once_and_products_per_token),
         cmocka_unit_test(uniform_routes_are_uniform),

@@ -54,6 +54,28 @@ void swl_group_run(struct swl_model *m, const swl_group *g, const swl_act *a, in
 
 /* ---- rows --------------------------------------------------------------------------------------------------------- */
 
+typedef struct each_row {
+    void (*fn)(void *, int32_t, int32_t);
+    void *arg;
+    int32_t n, step;
+} each_row;
+
+static void each_row_job(void *arg, int32_t i, int32_t worker)
+{
+    const each_row *e = arg;
+    int32_t row, end = e->n - i * e->step < e->step ? e->n : (i + 1) * e->step;
+
+    for (row = i * e->step; row < end; row++)
+        e->fn(e->arg, row, worker);
+}
+
+void swl_rows_run(struct swl_model *m, int32_t n, void (*fn)(void *, int32_t, int32_t), void *arg)
+{
+    each_row e = {fn, arg, n, swl_job_rows(n, swl_threads_count(m->threads), 1)};
+
+    swl_threads_run(m->threads, (n + e.step - 1) / e.step, each_row_job, &e);
+}
+
 typedef struct rows_run {
     struct swl_model *m;
     swl_act *a;
@@ -80,7 +102,7 @@ void swl_act_quantise(struct swl_model *m, swl_act *a, int32_t n)
     rows_run r = {.m = m, .a = a};
 
     if (!m->exact)
-        swl_threads_run(m->threads, n, quantise_job, &r);
+        swl_rows_run(m, n, quantise_job, &r);
 }
 
 static void norm_job(void *arg, int32_t i, int32_t worker)
@@ -98,7 +120,7 @@ void swl_norm_rows(struct swl_model *m, swl_act *a, const float *x, const float 
 {
     rows_run r = {.m = m, .a = a, .x = x, .w = w, .width = a->cols};
 
-    swl_threads_run(m->threads, n, norm_job, &r);
+    swl_rows_run(m, n, norm_job, &r);
 }
 
 static void add_job(void *arg, int32_t i, int32_t worker)
@@ -112,7 +134,7 @@ static void add_job(void *arg, int32_t i, int32_t worker)
 
 void swl_add_rows(struct swl_model *m, int32_t n)
 {
-    swl_threads_run(m->threads, n, add_job, m);
+    swl_rows_run(m, n, add_job, m);
 }
 
 swl_act swl_act_from(const swl_act *a, int64_t row, int32_t cols)

@@ -287,6 +287,10 @@ void swl_moe_guess(struct swl_model *m, int32_t layer);
 /* How many of n_rows rows (over all matrices of a parallel loop) one job takes: long runs read memory better, but every
  * worker wants several jobs. A multiple of step. */
 int32_t swl_job_rows(int64_t n_rows, int32_t n_workers, int32_t step);
+
+/* fn(arg, row, worker) for rows [0, n), jobs of some neighbours: a row alone takes no longer than the taking of a job, and
+ * what it writes may be less than a cache line. */
+void swl_rows_run(struct swl_model *m, int32_t n, void (*fn)(void *, int32_t, int32_t), void *arg);
 /* out [n][ldo] = every piece of g applied to the first n rows of a. */
 void swl_group_run(struct swl_model *m, const swl_group *g, const swl_act *a, int32_t n, float *out, int64_t ldo);
 /* The quantised form of n rows (nothing to do in exact mode). */

@@ -254,7 +254,7 @@ swl_status swl_moe_forward(struct swl_model *m, int32_t layer, swl_error *err)
 
     swl_phase_enter(m, SWL_PHASE_ROUTER);
     swl_group_run(m, &l->router, &m->work.norm, n_rows, m->work.router, m->config->n_experts + 1);
-    swl_threads_run(m->threads, n_rows, route_job, m);
+    swl_rows_run(m, n_rows, route_job, m);
     st = swl_routes_apply(m, layer, n_rows, err);
     if (st)
         return st;
@@ -321,7 +321,7 @@ void swl_moe_guess(struct swl_model *m, int32_t layer)
     swl_phase_enter(m, SWL_PHASE_ROUTER);
     swl_norm_rows(m, &w->norm, spread_rows(m, step, n), l->norm_post, n);
     swl_group_run(m, &l->router, &w->norm, n, w->router, m->config->n_experts + 1);
-    swl_threads_run(m->threads, n, route_job, m);
+    swl_rows_run(m, n, route_job, m);
     if (m->override.log || m->override.routes != SWL_ROUTES_MODEL)
         swl_routes_guess(m, layer, step);
     swl_phase_enter(m, SWL_PHASE_OTHER);

@@ -7,22 +7,59 @@
  *   l = router x; top K of l (larger first, then lower index); w = softmax over the chosen (norm_topk_prob) or over all
  *   y = sum_e w_e expert_e(x) + sigmoid(shared_gate x) shared(x)
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "model/model.h"
 
-/* The k largest of n logits in rank order; equal values: lower index first. */
+enum { LANES = 16, BLOCK = 256 }; /* logits that are looked at together */
+
+/* A bound that k of n logits reach at least: the least of as many lanes' largest. NaN is below all. */
+static float top_k_bound(const float *logits, int32_t n, int32_t k)
+{
+    float most[LANES], bound;
+    int32_t lanes = LANES, i, j;
+
+    for (j = 0; j < LANES; j++)
+        most[j] = -INFINITY;
+    for (i = 0; i + LANES <= n && k <= LANES; i += LANES)
+        for (j = 0; j < LANES; j++)
+            most[j] = logits[i + j] > most[j] ? logits[i + j] : most[j];
+    for (; lanes / 2 >= k; lanes /= 2)
+        for (j = 0; j < lanes / 2; j++)
+            most[j] = most[j + lanes / 2] > most[j] ? most[j + lanes / 2] : most[j];
+    for (bound = most[0], j = 1; j < lanes; j++)
+        bound = most[j] < bound ? most[j] : bound;
+    return bound;
+}
+
+/* Puts i where it belongs among the k best so far. */
+static void rank(const float *logits, int32_t i, int32_t k, int32_t *n_out, int32_t *out)
+{
+    int32_t j;
+
+    if (*n_out == k && !(logits[i] > logits[out[k - 1]]))
+        return;
+    for (j = *n_out < k ? (*n_out)++ : k - 1; j > 0 && logits[i] > logits[out[j - 1]]; j--)
+        out[j] = out[j - 1];
+    out[j] = i;
+}
+
+/* The k largest of n logits in rank order; equal values: lower index first. Those that reach the bound are listed
+ * first, a block at a time and without branches: there are few, and no processor guesses where. */
 static void top_k(const float *logits, int32_t n, int32_t k, int32_t *out)
 {
-    int32_t i, j, n_out = 0;
+    float bound = top_k_bound(logits, n, k);
+    int32_t reach[BLOCK], first, i, n_reach, n_out = 0;
 
-    for (i = 0; i < n; i++) {
-        if (n_out == k && !(logits[i] > logits[out[k - 1]]))
-            continue;
-        for (j = n_out < k ? n_out++ : k - 1; j > 0 && logits[i] > logits[out[j - 1]]; j--)
-            out[j] = out[j - 1];
-        out[j] = i;
+    for (first = 0; first < n; first += BLOCK) {
+        for (n_reach = 0, i = first; i < n && i < first + BLOCK; i++) {
+            reach[n_reach] = i;
+            n_reach += !(logits[i] < bound);
+        }
+        for (i = 0; i < n_reach; i++)
+            rank(logits, reach[i], k, &n_out, out);
     }
 }
 

@@ -6,10 +6,11 @@
  * tokens take the same way.
  */
 #include <math.h>
+#include <string.h>
 
 #include "model/model.h"
 
-#define AHEAD 4 /* rows of z between the one at work and the one that is asked for */
+#define AHEAD 4 /* rows of z and of the gates between the one at work and the one that is asked for */
 
 typedef struct delta_phase {
     struct swl_model *m;
@@ -40,20 +41,32 @@ static void conv(const delta_run *r, int32_t first, int32_t n, float *out)
                    width);
 }
 
-/* decay = exp(-exp(A_log) softplus(a + dt_bias)) and beta = sigmoid(b). */
+/* decay = exp(-exp(A_log) softplus(a + dt_bias)) and beta = sigmoid(b). No exponent of a decay is above 0, so
+ * softmax_exp, which takes off the largest, leaves them as they are when one of 0 comes first; and 1 times a sigmoid is
+ * the sigmoid. */
 static void gates(const delta_run *r, int32_t head)
 {
-    const swl_config *c = r->m->config;
+    const struct swl_model *m = r->m;
+    const swl_config *c = m->config;
     const float *b = r->in + swl_conv_channels(c) + c->n_v_heads * c->v_dim + head, *a = b + c->n_v_heads;
+    float exponents[1 + SWL_DELTA_TOKENS] = {0.0f}, gate[SWL_DELTA_TOKENS];
     int32_t t;
 
-    for (t = 0; t < r->n; t++, a += r->m->work.group_width, b += r->m->work.group_width) {
+    for (t = 0; t < r->n; t++, a += m->work.group_width, b += m->work.group_width) {
         float x = *a + r->l->dt_bias[head];
         float softplus = x > 20.0f ? x : (float)log1p((double)swl_exp(x));
 
-        r->decay[t] = swl_exp(r->l->neg_exp_a[head] * softplus);
-        r->beta[t] = swl_sigmoid(*b);
+        if (t + AHEAD < r->n) {
+            __builtin_prefetch(a + AHEAD * m->work.group_width);
+            __builtin_prefetch(b + AHEAD * m->work.group_width);
+        }
+        exponents[t + 1] = r->l->neg_exp_a[head] * softplus;
+        gate[t] = *b;
+        r->beta[t] = 1.0f;
     }
+    m->k.softmax_exp(exponents, exponents, 1 + r->n);
+    memcpy(r->decay, exponents + 1, (size_t)r->n * sizeof(float));
+    m->k.sigmoid_mul(r->beta, gate, r->n);
 }
 
 static void ask(const float *row, int32_t n)

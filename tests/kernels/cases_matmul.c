@@ -123,7 +123,7 @@ static void random_sizes(matmul_shape *s, int32_t *n_rows, int32_t *n_tok, int32
 {
     int64_t work;
 
-    *n_tok = PICK(1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, rng_range(10, 40), 16, 31, 40, 65, 130);
+    *n_tok = PICK(1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, rng_range(10, 40), 16, 31, 40, 65, 130, 197);
     *n_rows = PICK(1, 2, 3, 15, 16, 17, 32, 47, 64, 64, 65);
     work = (int64_t)s->cols * *n_tok;
     while (*n_rows > 2 && *n_rows * work > 1500000)

@@ -28,10 +28,10 @@ else
     io=/sys/fs/cgroup/blkio/$name io_limit=blkio.throttle.read_bps_device io_line="${drive-} $rate"
 fi
 [ -n "$rate" ] || io=$dir
+trap 'rmdir "$dir" "$io" 2> /dev/null || true' EXIT
 for group in $(printf '%s\n' "$dir" "$io" | uniq); do
     mkdir "$group" || { echo "capped.sh: cannot make the control group $group" >&2; exit 1; }
 done
-trap 'rmdir "$dir"; [ "$io" = "$dir" ] || rmdir "$io"' EXIT
 [ "$cap" != max ] || cap=$none
 echo "$cap" > "$dir/$limit"
 echo 0 > "$dir/$swap" 2> /dev/null || true

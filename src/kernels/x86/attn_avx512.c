@@ -196,9 +196,6 @@ typedef struct rows {
     float scale;
 } rows;
 
-/* The order of the fold's tree from leaf to leaf: which lane has which place, and the other way round. */
-static const uint8_t lane_at[SWL_LANES] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
-
 INLINE void store_dim(rows *r, int32_t d, int32_t first, __m512 v)
 {
     if (d < r->dim)

@@ -32,6 +32,9 @@ typedef struct order {
     place place[UNITS_MAX];
 } order;
 
+/* The lanes in the order of the fold's tree from leaf to leaf, first the even ones; also the place of each lane in it. */
+static const uint8_t lane_at[SWL_LANES] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
+
 /* ---- order ----------------------------------------------------------------------------------------------- */
 
 /* A tree of eight lanes while it is laid out: which branches have units, and how many wait. */
@@ -69,7 +72,6 @@ INLINE void place_unit(order *o, tree *t, int32_t unit)
 
 static inline void place_units(order *o, int32_t n_units)
 {
-    static const uint8_t lane_at[SWL_LANES / 2] = {0, 8, 4, 12, 2, 10, 6, 14};
     tree even = {.base = 0}, odd = {.base = DEPTH};
     int32_t i, u;
 

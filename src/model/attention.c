@@ -210,7 +210,7 @@ void swl_attention_keys(struct swl_model *m, const swl_layer *l, const swl_batch
     swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     swl_group_run(m, &g, &in, b->n_rows, m->work.group, m->work.group_width);
     swl_phase_enter(m, SWL_PHASE_ATTENTION);
-    swl_threads_run(m->threads, b->n_rows, prepare_job, &r);
+    swl_rows_run(m, b->n_rows, prepare_job, &r);
     swl_phase_enter(m, SWL_PHASE_OTHER);
 }
 
@@ -224,7 +224,7 @@ void swl_attention_forward(struct swl_model *m, const swl_layer *l, const swl_ba
     swl_phase_enter(m, SWL_PHASE_PROJECTIONS);
     swl_group_run(m, &l->in, &in, b->n_rows, w->group, w->group_width);
     swl_phase_enter(m, SWL_PHASE_ATTENTION);
-    swl_threads_run(m->threads, b->n_rows, prepare_job, &r);
+    swl_rows_run(m, b->n_rows, prepare_job, &r);
     for (i = b->row0; i < b->row0 + b->n_rows; i++)
         if (w->pos[i] / SWL_ATTN_SEGMENT + 1 > n_segments)
             n_segments = w->pos[i] / SWL_ATTN_SEGMENT + 1;

@@ -814,16 +814,19 @@ swl_status swl_store_resize(swl_store *s, int32_t slots_per_layer, swl_error *er
 
 void swl_store_lend(swl_store *s, int32_t n_slots)
 {
-    int32_t i, n_layers = 0, n_known = 0, n_worth = 0;
+    int32_t i, n_layers = 0;
+    bool known = false, worth_it = false;
 
     pthread_mutex_lock(&s->lock);
     for (i = 0; i < s->n_layers; i++)
         if (s->layers[i].frames) {
             n_layers++;
-            n_known += s->layers[i].n_missing >= 0;
-            n_worth += s->layers[i].n_missing >= 0 && misses_many(s, &s->layers[i]);
+            if (s->layers[i].n_missing >= 0) {
+                known = true;
+                worth_it = worth_it || misses_many(s, &s->layers[i]);
+            }
         }
-    n_slots = n_worth || !n_known ? (n_slots + n_layers / 2) / n_layers : 0;
+    n_slots = worth_it || !known ? (n_slots + n_layers / 2) / n_layers : 0;
     if (!s->still && n_slots != s->n_lent) {
         forget_guesses(s, -1);
         while (s->n_in_flight) /* so the stage is empty */

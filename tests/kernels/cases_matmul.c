@@ -124,10 +124,14 @@ static void random_sizes(matmul_shape *s, int32_t *n_rows, int32_t *n_tok, int32
     int64_t work;
 
     *n_tok = PICK(1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, rng_range(10, 40), 16, 31, 40, 65, 130, 197);
-    *n_rows = PICK(1, 2, 3, 15, 16, 17, 32, 47, 64, 64, 65);
+    *n_rows = PICK(1, 2, 3, 15, 16, 17, 32, 47, 64, 64, 65, 96, 100);
     work = (int64_t)s->cols * *n_tok;
     while (*n_rows > 2 && *n_rows * work > 1500000)
         *n_rows = *n_rows > 16 ? PICK(16, 17) : *n_rows / 2;
+    if (rng_next() % 16 == 0) { /* so many results that no cache holds them, if they lie far apart */
+        *n_tok = 65;
+        *n_rows = PICK(32, 64);
+    }
     *row0 = PICK(0, 0, 1, 5);
     s->rows = *row0 + *n_rows + PICK(0, 0, 2);
     s->n_act = *n_tok + PICK(0, 3);
@@ -145,6 +149,8 @@ static const int32_t *random_list(int32_t n_tok, int32_t n_act)
     return tok;
 }
 
+enum { FAR_BYTES = 9 << 20 };
+
 static bool matmul_case(any_fn *ref, any_fn *fn, matmul_shape *s)
 {
     int32_t n_rows, n_tok, row0;
@@ -160,6 +166,8 @@ static bool matmul_case(any_fn *ref, any_fn *fn, matmul_shape *s)
     a = random_act(s->cols, s->n_act, extreme);
     tok = random_list(n_tok, s->n_act);
     ldo = n_rows + PICK(0, 0, 1, 5, 64);
+    if (n_tok == 65)
+        ldo = (FAR_BYTES / 4 / n_tok + 15) / 16 * 16;
     out = twins_take((size_t)((n_tok - 1) * ldo + n_rows) * sizeof(float));
     case_note("rows %d + %d of %d, cols %d, group %d, scales %s, tokens %d%s, ldo %d%s", row0, n_rows, s->rows, s->cols,
               s->group, s->group ? swl_dtype_name(s->sdtype) : "none", n_tok, tok ? " by index" : "", (int)ldo,

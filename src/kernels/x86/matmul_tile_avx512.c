@@ -5,11 +5,12 @@
  * The order of the units and the stacks of branches are those of tile_avx512.h.
  *
  *   codes   [unit of a step][unit / 4][16 rows][4]    bytes; four bits: [unit / 8][16 rows][8]
- *   scales  [scale of a row][16 rows]                 float32, biases the same
+ *   scales  [scale of a row][scales, biases][tile][16 rows]  float32
  *   x       [unit][token][unit columns]               int8; four bits: of eight columns the even ones first. Room for an
  *                                                     odd number of tokens: units a power of two apart share one set of
  *                                                     the cache
- *   stack   [branch][token][tile][16 rows]            float32
+ *   stack   [branch][token][tile][16 rows]            float32, as close as the tokens are: a power of two from branch to branch
+ *                                                     makes loads wait for stores that they have nothing to do with
  */
 #include "kernels/x86/x86.h"
 
@@ -23,23 +24,29 @@ enum {
     SCALES = 72 * TOKENS, /* units of a block, of all its tokens together */
     X_BYTES = 64 * (SCALES + UNITS_MAX),
     STEP_BYTES = 64 * ROWS, /* of a tile */
-    AT_ONCE = 8             /* tokens whose sums are in registers together */
+    AT_ONCE = 8,            /* tokens whose sums are in registers together */
+    PAST_BYTES = 8 << 20    /* results that span so much are gone from the caches when they are wanted */
 };
 
-typedef struct tile {
+/* Scales of weights and of activations lie so that one address reaches all that a unit needs: there are few registers for
+ * addresses. */
+typedef struct tiles {
     const swl_matrix *w;
-    int64_t row, row_bytes;
-    int32_t n_rows; /* 1 to ROWS; the last one stands for those that are missing */
-    alignas(64) float ws[UNITS_MAX][ROWS], wb[UNITS_MAX][ROWS];
-} tile;
+    int64_t row_bytes, row[TILES];
+    int32_t n_rows[TILES]; /* 1 to ROWS; the last one stands for those that are missing */
+    int32_t at;            /* which of codes this step has */
+    bool turned;           /* this step's are there already */
+    alignas(64) uint8_t codes[2][TILES][STEP_BYTES];
+    alignas(64) float scales[UNITS_MAX][2][TILES][ROWS];
+} tiles;
 
 typedef struct tokens {
     int32_t n, stride;                         /* stride: n rounded up to 16 */
     int64_t ldu;                               /* bytes of x from a unit to the next */
     int32_t n_groups, group[TOKENS / AT_ONCE]; /* of three to AT_ONCE tokens, as equal as can be */
     alignas(64) int8_t x[X_BYTES];
-    alignas(64) float xs[SCALES], xi[SCALES]; /* [unit][token]: scale, and scale times sum */
-    alignas(64) float stack[2 * DEPTH][TOKENS][TILES][ROWS];
+    alignas(64) float xs[SCALES][2];                          /* [unit][token]: scale, and scale times sum */
+    alignas(64) float stack[2 * DEPTH * TOKENS][TILES][ROWS]; /* branches n apart */
 } tokens;
 
 /* ---- unpacking ------------------------------------------------------------------------------------------- */
@@ -112,38 +119,39 @@ static void unpack_any(const uint8_t *row, int64_t row_bytes, int32_t n_rows, co
         unpack_step(row, row_bytes, n_rows, p, n, to, bits, 16);
 }
 
-static void unpack(const tile *t, const place *p, int32_t n, uint8_t *to, int unit)
+static void unpack(const tiles *s, int32_t r, const place *p, int32_t n, uint8_t *to, int unit)
 {
-    int64_t row_bytes = t->row_bytes;
-    const uint8_t *row = t->w->data + t->row * row_bytes;
+    int64_t row_bytes = s->row_bytes;
+    const uint8_t *row = s->w->data + s->row[r] * row_bytes;
+    int32_t n_rows = s->n_rows[r];
 
-    switch (t->w->type) {
+    switch (s->w->type) {
     case SWL_W_A2:
-        unpack_any(row, row_bytes, t->n_rows, p, n, to, 2, unit);
+        unpack_any(row, row_bytes, n_rows, p, n, to, 2, unit);
         break;
     case SWL_W_A3:
-        unpack_any(row, row_bytes, t->n_rows, p, n, to, 3, unit);
+        unpack_any(row, row_bytes, n_rows, p, n, to, 3, unit);
         break;
     case SWL_W_A4:
-        if (unit == 64 && n == 2 && p[1].unit == p[0].unit + 1 && t->n_rows == ROWS)
+        if (unit == 64 && n == 2 && p[1].unit == p[0].unit + 1 && n_rows == ROWS)
             unpack_pair_a4(row + p->unit * 32, row_bytes, to);
         else
-            unpack_any(row, row_bytes, t->n_rows, p, n, to, 4, unit);
+            unpack_any(row, row_bytes, n_rows, p, n, to, 4, unit);
         break;
     case SWL_W_A5:
-        unpack_any(row, row_bytes, t->n_rows, p, n, to, 5, unit);
+        unpack_any(row, row_bytes, n_rows, p, n, to, 5, unit);
         break;
     case SWL_W_A6:
-        unpack_any(row, row_bytes, t->n_rows, p, n, to, 6, unit);
+        unpack_any(row, row_bytes, n_rows, p, n, to, 6, unit);
         break;
     default:
-        unpack_any(row, row_bytes, t->n_rows, p, n, to, 8, unit);
+        unpack_any(row, row_bytes, n_rows, p, n, to, 8, unit);
     }
 }
 
 /* ---- what comes next ------------------------------------------------------------------------------------- */
 
-/* The next tile's bytes, asked for a few lines at a time all through this tile: sixteen rows at once is an order that no
+/* The next tiles' bytes, asked for a few lines at a time all through these: sixteen rows at once is an order that no
  * processor guesses, and many requests in one place wait for each other. */
 typedef struct ahead {
     const uint8_t *p;
@@ -157,15 +165,84 @@ static ahead ahead_of(const uint8_t *p, int64_t n_bytes, int32_t times, bool fir
     return (ahead){p, p ? (n_bytes + 64 * times - 1) / (64 * times) : 0, first_cache};
 }
 
+INLINE void ask_line(ahead *a)
+{
+    if (a->first_cache)
+        _mm_prefetch((const char *)a->p, _MM_HINT_T0);
+    else
+        _mm_prefetch((const char *)a->p, _MM_HINT_T1);
+    a->p += 64;
+}
+
 INLINE void ask_ahead(ahead *a)
 {
     int64_t i;
 
-    for (i = 0; i < a->n; i++, a->p += 64)
-        if (a->first_cache)
-            _mm_prefetch((const char *)a->p, _MM_HINT_T0);
-        else
-            _mm_prefetch((const char *)a->p, _MM_HINT_T1);
+    for (i = 0; i < a->n; i++)
+        ask_line(a);
+}
+
+/* ---- between products ------------------------------------------------------------------------------------- */
+
+enum { QUARTERS = 4 * TILES, LINE_BYTES = 4 * ROWS };
+
+/* The next step of both tiles, two neighbouring units of 64 codes of four bits: between the products of this one its rows
+ * become lanes, sixteen bytes of each at a time, since a processor that multiplies can shuffle at no cost. Where four rows
+ * are loaded a line of what comes later is asked for: as many lines as a step has. */
+typedef struct turn {
+    const uint8_t *from[TILES];
+    int64_t row_bytes, twelve_rows;
+    uint8_t *to;
+    uint32_t done; /* of QUARTERS */
+    ahead ask;
+} turn;
+
+/* Sixteen bytes of rows 0, 4, 8 and 12 from *p on; *p goes on by a row. The compiler would keep an address of each row. */
+INLINE __m512i every_fourth_row(const uint8_t **p, int64_t row_bytes, int64_t twelve_rows)
+{
+    __m512i v;
+
+    __asm__("vmovdqu32 (%1), %x0\n\t"
+            "vinserti32x4 $1, (%1,%2,4), %g0, %g0\n\t"
+            "vinserti32x4 $2, (%1,%2,8), %g0, %g0\n\t"
+            "vinserti32x4 $3, (%1,%3), %g0, %g0\n\t"
+            "add %2, %1"
+            : "=&v"(v), "+r"(*p)
+            : "r"(row_bytes), "r"(twelve_rows)
+            : "memory");
+    return v;
+}
+
+/* Part i of four of the next quarter. v and p are kept from part to part. */
+INLINE void turn_part(turn *t, int i, __m512i *v, const uint8_t **p)
+{
+    __m512i w[4];
+    uint8_t *to;
+    int j;
+
+    if (i == 0)
+        *p = t->from[t->done / 4] + t->done % 4 * 16;
+    ask_line(&t->ask);
+    v[i] = every_fourth_row(p, t->row_bytes, t->twelve_rows);
+    if (i == 3) {
+        transpose_quarter(v, w);
+        to = t->to + t->done++ * 4 * LINE_BYTES;
+#pragma GCC unroll 4
+        for (j = 0; j < 4; j++)
+            _mm512_store_si512(to + j * LINE_BYTES, w[j]);
+    }
+}
+
+static void finish_turn(turn *t)
+{
+    const uint8_t *p;
+    __m512i v[4];
+    int i;
+
+    while (t->done < QUARTERS)
+#pragma GCC unroll 4
+        for (i = 0; i < 4; i++)
+            turn_part(t, i, v, &p);
 }
 
 /* ---- products -------------------------------------------------------------------------------------------- */
@@ -197,108 +274,122 @@ INLINE void add_line(__m512i (*acc)[AT_ONCE], const uint8_t *codes, const int8_t
         }
 }
 
-/* One unit of n tokens (a constant) from t on: into their lanes, and finished branches together. */
-INLINE void add_unit(tokens *k, const tile *s, const place *p, int32_t scale, const uint8_t *codes, int32_t t, int n,
-                     int bits, int unit)
+/* One unit of n tokens (a constant) from t on: into their lanes, and finished branches together. next: two
+ * quarters of the next step on the way, or NULL. */
+INLINE void add_unit(tokens *k, const tiles *s, const place *p, int32_t scale, const uint8_t *codes, int32_t t,
+                     turn *next, int n, int bits, int unit)
 {
     const int8_t *x = k->x + p->unit * k->ldu + t * unit;
-    const float *xs = k->xs + p->unit * k->stride + t, *xi = k->xi + p->unit * k->stride + t;
-    float *top = k->stack[p->at][t][0];
-    __m512i acc[TILES][AT_ONCE];
-    __m512 lane[AT_ONCE], ws, wb;
+    const float (*xs)[2] = k->xs + p->unit * k->stride + t;
+    const float (*ws)[TILES][ROWS] = s->scales[scale];
+    float (*top)[TILES][ROWS] = k->stack + p->at * k->n + t, (*below)[TILES][ROWS];
+    __m512i acc[TILES][AT_ONCE], rows[4];
+    __m512 lane[AT_ONCE], w, b;
+    const uint8_t *row;
     int32_t m;
     int i, j, r;
 
     /* Short addresses: one base each, small offsets. And what loops for other numbers of tokens load as well is not loaded
      * before it is known which of them runs. */
-    __asm__ volatile("" : "+r"(x), "+r"(xs), "+r"(xi), "+r"(top), "+r"(codes), "+r"(s));
+    __asm__ volatile("" : "+r"(x), "+r"(xs), "+r"(ws), "+r"(top), "+r"(codes));
 #pragma GCC unroll 2
     for (r = 0; r < TILES; r++)
 #pragma GCC unroll 8
         for (j = 0; j < n; j++)
             acc[r][j] = _mm512_setzero_si512();
 #pragma GCC unroll 16
-    for (i = 0; i < unit * bits / 32; i++)
+    for (i = 0; i < unit * bits / 32; i++) {
         add_line(acc, codes + 64 * i, x + 32 / bits * i, n, bits, unit);
+        if (next)
+            turn_part(next, i % 4, rows, &row);
+    }
 #pragma GCC unroll 2
     for (r = 0; r < TILES; r++) {
-        float *to = top + r * ROWS;
-
-        ws = _mm512_load_ps(s[r].ws[scale]);
-        wb = _mm512_load_ps(s[r].wb[scale]);
+        w = _mm512_load_ps(ws[0][r]);
+        b = _mm512_load_ps(ws[1][r]);
 #pragma GCC unroll 8
         for (j = 0; j < n; j++) {
-            lane[j] = p->goes_on ? _mm512_load_ps(to + j * TILES * ROWS) : _mm512_setzero_ps();
-            lane[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r][j]), _mm512_mul_ps(ws, _mm512_set1_ps(xs[j])), lane[j]);
-            lane[j] = _mm512_fmadd_ps(wb, _mm512_set1_ps(xi[j]), lane[j]);
+            lane[j] = p->goes_on ? _mm512_load_ps(top[j][r]) : _mm512_setzero_ps();
+            lane[j] =
+                _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r][j]), _mm512_mul_ps(w, _mm512_set1_ps(xs[j][0])), lane[j]);
+            lane[j] = _mm512_fmadd_ps(b, _mm512_set1_ps(xs[j][1]), lane[j]);
         }
+        below = top;
         for (m = 0; m < p->merges; m++) {
-            to -= TOKENS * TILES * ROWS;
+            below -= k->n;
 #pragma GCC unroll 8
             for (j = 0; j < n; j++)
-                lane[j] = _mm512_add_ps(_mm512_load_ps(to + j * TILES * ROWS), lane[j]);
+                lane[j] = _mm512_add_ps(_mm512_load_ps(below[j][r]), lane[j]);
         }
 #pragma GCC unroll 8
         for (j = 0; j < n; j++)
-            _mm512_store_ps(to + j * TILES * ROWS, lane[j]);
+            _mm512_store_ps(below[j][r], lane[j]);
     }
 }
 
 /* The numbers of tokens that groups have are those that load_tokens makes. */
-INLINE void add_unit_to_all(tokens *k, const tile *s, const place *p, const uint8_t *codes, ahead *next, int bits,
-                            int unit)
+INLINE void add_unit_to(tokens *k, const tiles *s, const place *p, int32_t scale, const uint8_t *codes, int32_t t,
+                        int32_t n, turn *next, int bits, int unit)
+{
+    switch (n) {
+    case 3:
+        add_unit(k, s, p, scale, codes, t, next, 3, bits, unit);
+        break;
+    case 4:
+        add_unit(k, s, p, scale, codes, t, next, 4, bits, unit);
+        break;
+    case 5:
+        add_unit(k, s, p, scale, codes, t, next, 5, bits, unit);
+        break;
+    case 6:
+        add_unit(k, s, p, scale, codes, t, next, 6, bits, unit);
+        break;
+    case 7:
+        add_unit(k, s, p, scale, codes, t, next, 7, bits, unit);
+        break;
+    default:
+        add_unit(k, s, p, scale, codes, t, next, AT_ONCE, bits, unit);
+    }
+}
+
+INLINE void add_unit_to_all(tokens *k, const tiles *s, const place *p, const uint8_t *codes, turn *next, ahead *ask,
+                            int bits, int unit)
 {
     int32_t scale = p->unit * unit / s->w->group, g, t;
 
     for (g = 0, t = 0; g < k->n_groups; t += k->group[g++]) {
-        ask_ahead(next);
-        switch (k->group[g]) {
-        case 3:
-            add_unit(k, s, p, scale, codes, t, 3, bits, unit);
-            break;
-        case 4:
-            add_unit(k, s, p, scale, codes, t, 4, bits, unit);
-            break;
-        case 5:
-            add_unit(k, s, p, scale, codes, t, 5, bits, unit);
-            break;
-        case 6:
-            add_unit(k, s, p, scale, codes, t, 6, bits, unit);
-            break;
-        case 7:
-            add_unit(k, s, p, scale, codes, t, 7, bits, unit);
-            break;
-        default:
-            add_unit(k, s, p, scale, codes, t, AT_ONCE, bits, unit);
-        }
+        ask_ahead(ask);
+        if (bits == 4 && unit == 64 && next->done < QUARTERS)
+            add_unit_to(k, s, p, scale, codes, t, k->group[g], next, bits, unit);
+        else
+            add_unit_to(k, s, p, scale, codes, t, k->group[g], NULL, bits, unit);
     }
 }
 
-INLINE void add_step(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, ahead *next, int bits,
-                     int unit)
+INLINE void add_step(tokens *k, const tiles *s, const place *p, int32_t n, turn *next, ahead *ask, int bits, int unit)
 {
+    const uint8_t *codes = s->codes[s->at][0];
     int32_t i;
 
     for (i = 0; i < n; i++, codes += unit * ROWS * (bits == 4 ? 4 : 8) / 8)
-        add_unit_to_all(k, s, p + i, codes, next, bits, unit);
+        add_unit_to_all(k, s, p + i, codes, next, ask, bits, unit);
 }
 
-static void add_step_any(tokens *k, const tile *s, const place *p, int32_t n, const uint8_t *codes, ahead *next,
-                         int unit)
+static void add_step_any(tokens *k, const tiles *s, const place *p, int32_t n, turn *next, ahead *ask, int unit)
 {
     if (s->w->type == SWL_W_A4) {
         if (unit == 64)
-            add_step(k, s, p, n, codes, next, 4, 64);
+            add_step(k, s, p, n, next, ask, 4, 64);
         else if (unit == 32)
-            add_step(k, s, p, n, codes, next, 4, 32);
+            add_step(k, s, p, n, next, ask, 4, 32);
         else
-            add_step(k, s, p, n, codes, next, 4, 16);
+            add_step(k, s, p, n, next, ask, 4, 16);
     } else if (unit == 64) {
-        add_step(k, s, p, n, codes, next, 8, 64);
+        add_step(k, s, p, n, next, ask, 8, 64);
     } else if (unit == 32) {
-        add_step(k, s, p, n, codes, next, 8, 32);
+        add_step(k, s, p, n, next, ask, 8, 32);
     } else {
-        add_step(k, s, p, n, codes, next, 8, 16);
+        add_step(k, s, p, n, next, ask, 8, 16);
     }
 }
 
@@ -324,6 +415,8 @@ INLINE void load_x(int8_t *to, const int8_t *q, int bits, int unit)
 
 INLINE void load_act_scales(tokens *k, const swl_act *a, const int32_t *tok, int32_t t0, int32_t n_units, int unit)
 {
+    const __m512i pairs = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i eight = _mm512_set1_epi32(8);
     int32_t t, u, i;
 
     for (t = 0; t < k->n; t += 16)
@@ -341,8 +434,10 @@ INLINE void load_act_scales(tokens *k, const swl_act *a, const int32_t *tok, int
             transpose(s);
             transpose(x);
             for (i = 0; i < 16 && u + i < n_units; i++) {
-                _mm512_store_si512(k->xs + (u + i) * k->stride + t, s[i]);
-                _mm512_store_si512(k->xi + (u + i) * k->stride + t, x[i]);
+                float *to = k->xs[(u + i) * k->stride + t];
+
+                _mm512_store_si512(to, _mm512_permutex2var_epi32(s[i], pairs, x[i]));
+                _mm512_store_si512(to + 16, _mm512_permutex2var_epi32(s[i], _mm512_add_epi32(pairs, eight), x[i]));
             }
         }
 }
@@ -388,51 +483,87 @@ static void load_tokens(tokens *k, const swl_act *a, const int32_t *tok, int32_t
 
 /* ---- loops ----------------------------------------------------------------------------------------------- */
 
-/* n_rows: of both tiles, or fewer. */
-static void store_tiles(const tokens *k, const order *o, int32_t n_rows, float *out, int64_t ldo)
+/* n_rows: of both tiles, or fewer. past: whole lines go past the caches. */
+static void store_tiles(const tokens *k, const order *o, int32_t n_rows, bool past, float *out, int64_t ldo)
 {
     int32_t t, r;
 
+    past = past && n_rows >= TILES * ROWS && (uintptr_t)out % 64 == 0 && ldo % 16 == 0;
     for (t = 0; t < k->n; t++, out += ldo)
         for (r = 0; r < TILES; r++) {
-            __m512 v = close_tree(o, _mm512_load_ps(k->stack[0][t][r]), _mm512_load_ps(k->stack[DEPTH][t][r]));
+            __m512 v = close_tree(o, _mm512_load_ps(k->stack[t][r]), _mm512_load_ps(k->stack[DEPTH * k->n + t][r]));
 
-            if (n_rows >= TILES * ROWS)
+            if (past)
+                _mm512_stream_ps(out + r * ROWS, v);
+            else if (n_rows >= TILES * ROWS)
                 _mm512_storeu_ps(out + r * ROWS, v);
             else
                 _mm512_mask_storeu_ps(out + r * ROWS, low16(n_rows < r * ROWS ? 0 : n_rows - r * ROWS), v);
         }
 }
 
-/* Two tiles, or what there is of them: the first of n_rows rows from `row` on. next: the tiles after them. */
-static void run_tiles(tile *s, tokens *k, const order *o, int unit, int32_t row, int32_t n_rows, const swl_upcoming *next,
-                      bool near, float *out, int64_t ldo)
+static void start_tiles(tiles *s, int32_t row, int32_t n_rows)
 {
-    const swl_matrix *w = s->w;
-    int32_t step = (w->type == SWL_W_A4 ? 128 : 64) / unit, n_steps = (o->n_units + step - 1) / step, r, u, n;
-    int64_t scale_bytes = TILES * ROWS * swl_matrix_scale_bytes(w);
-    ahead codes_ahead = ahead_of(next->data, TILES * ROWS * s->row_bytes, o->n_units * k->n_groups, near);
-    ahead ws_ahead = ahead_of(next->scales, scale_bytes, n_steps, near);
-    ahead wb_ahead = ahead_of(next->biases, scale_bytes, n_steps, near);
-    alignas(64) uint8_t codes[TILES][STEP_BYTES];
+    int64_t stride = sizeof s->scales[0] / sizeof(float);
+    int32_t r;
 
     for (r = 0; r < TILES; r++) {
         int32_t skipped = min_i32(r * ROWS, n_rows - 1);
 
-        s[r].row = row + skipped;
-        s[r].n_rows = min_i32(ROWS, n_rows - skipped);
-        unpack_scales(w, w->scales, s[r].row, s[r].n_rows, s[r].ws);
-        unpack_scales(w, w->biases, s[r].row, s[r].n_rows, s[r].wb);
+        s->row[r] = row + skipped;
+        s->n_rows[r] = min_i32(ROWS, n_rows - skipped);
+        unpack_scales(s->w, s->w->scales, s->row[r], s->n_rows[r], s->scales[0][0][r], stride);
+        unpack_scales(s->w, s->w->biases, s->row[r], s->n_rows[r], s->scales[0][1][r], stride);
     }
+}
+
+/* Sets out to turn the step from unit u on, which is the first one of the next tiles if these end there. False where that
+ * is not to be done: the step is not of the frequent kind, or not there, or there are too few products to do it between. */
+static bool start_turn(turn *t, tiles *s, const tokens *k, const order *o, int unit, int32_t u, int32_t n_rows)
+{
+    int32_t on = u < o->n_units ? 0 : TILES * ROWS, r;
+
+    if (k->n_groups == 1 || s->w->type != SWL_W_A4 || unit != 64 || o->n_units % 2 || n_rows < TILES * ROWS + on)
+        return false;
+    for (r = 0; r < TILES; r++)
+        t->from[r] = s->w->data + (s->row[r] + on) * s->row_bytes + o->place[on ? 0 : u].unit * 32;
+    t->to = s->codes[!s->at][0];
+    t->done = 0;
+    return true;
+}
+
+/* Two tiles, or what there is of them: the first of n_rows rows from `row` on. next: the tiles after them. */
+static void run_tiles(tiles *s, tokens *k, const order *o, int unit, int32_t row, int32_t n_rows,
+                      const swl_upcoming *next, bool near, bool past, float *out, int64_t ldo)
+{
+    const swl_matrix *w = s->w;
+    int32_t step = (w->type == SWL_W_A4 ? 128 : 64) / unit, n_steps = (o->n_units + step - 1) / step, r, u, n;
+    int64_t scale_bytes = TILES * ROWS * swl_matrix_scale_bytes(w), step_bytes = TILES * ROWS * s->row_bytes / n_steps;
+    ahead ws_ahead = ahead_of(next->scales, scale_bytes, n_steps, near);
+    ahead wb_ahead = ahead_of(next->biases, scale_bytes, n_steps, near);
+    turn t = {.row_bytes = s->row_bytes, .twelve_rows = 12 * s->row_bytes, .ask = {next->data, 0, near}};
+
+    if (!next->data)
+        t.ask.p = w->data + row * s->row_bytes; /* to ask for what is there takes no time */
+    start_tiles(s, row, n_rows);
     for (u = 0; u < o->n_units; u += n) {
         n = min_i32(step, o->n_units - u);
         ask_ahead(&ws_ahead);
         ask_ahead(&wb_ahead);
-        for (r = 0; r < TILES; r++)
-            unpack(&s[r], o->place + u, n, codes[r], unit);
-        add_step_any(k, s, o->place + u, n, codes[0], &codes_ahead, unit);
+        for (r = 0; r < TILES && !s->turned; r++)
+            unpack(s, r, o->place + u, n, s->codes[s->at][r], unit);
+        s->turned = start_turn(&t, s, k, o, unit, u + n, n_rows);
+        if (s->turned) {
+            t.ask.n = 0;
+        } else {
+            t.ask = ahead_of(t.ask.p, step_bytes, n * k->n_groups, near);
+            t.done = QUARTERS;
+        }
+        add_step_any(k, s, o->place + u, n, &t, &t.ask, unit);
+        finish_turn(&t);
+        s->at ^= s->turned;
     }
-    store_tiles(k, o, n_rows, out, ldo);
+    store_tiles(k, o, n_rows, past, out, ldo);
 }
 
 bool swl_matmul_tile_fits_avx512(const swl_matrix *w)
@@ -446,14 +577,17 @@ void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
     int unit = w->group < 64 ? w->group : 64;
     int32_t n_units = w->cols / unit, most = min_i32(SCALES / n_units / 16 * 16, TOKENS);
     int32_t blocks = (n_tok + most - 1) / most, b, t, r, n;
+    bool past = n_tok * ldo * (int64_t)sizeof *out >= PAST_BYTES;
     ahead first;
-    tile s[TILES];
+    tiles s;
     order o;
     tokens k;
 
-    s[0].w = s[1].w = w;
-    s[0].row_bytes = s[1].row_bytes = swl_matrix_row_bytes(w);
-    first = ahead_of(w->data + row0 * s[0].row_bytes, min_i32(TILES * ROWS, n_rows) * s[0].row_bytes, 1, near);
+    s.w = w;
+    s.at = 0;
+    s.turned = false;
+    s.row_bytes = swl_matrix_row_bytes(w);
+    first = ahead_of(w->data + row0 * s.row_bytes, min_i32(TILES * ROWS, n_rows) * s.row_bytes, 1, near);
     ask_ahead(&first);
     place_units(&o, n_units);
     for (b = 0, t = 0; b < blocks; b++, t += n) {
@@ -464,7 +598,9 @@ void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
                                 : b + 1 < blocks          ? swl_matrix_upcoming(w, row0)
                                                           : w->next;
 
-            run_tiles(s, &k, &o, unit, row0 + r, n_rows - r, &next, near, out + t * ldo + r, ldo);
+            run_tiles(&s, &k, &o, unit, row0 + r, n_rows - r, &next, near, past, out + t * ldo + r, ldo);
         }
     }
+    if (past)
+        _mm_sfence(); /* for who is told next that they are there */
 }

@@ -132,65 +132,84 @@ INLINE void transpose(__m512i *v)
     }
 }
 
-/* Rows 0, 4, 8, 12 of 16 bytes each. */
-INLINE __m512i every_fourth_row(const uint8_t *p, int64_t row_bytes)
+/* v[i]: 16 bytes of rows i, i + 4, i + 8 and i + 12. w[i] gets bytes [4i, 4i + 4) of all sixteen. */
+INLINE void transpose_quarter(const __m512i *v, __m512i *w)
 {
-    __m256i low = _mm256_castsi128_si256(_mm_loadu_si128((const void *)p));
-    __m256i high = _mm256_castsi128_si256(_mm_loadu_si128((const void *)(p + 8 * row_bytes)));
+    __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+    __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
 
-    low = _mm256_inserti128_si256(low, _mm_loadu_si128((const void *)(p + 4 * row_bytes)), 1);
-    high = _mm256_inserti128_si256(high, _mm_loadu_si128((const void *)(p + 12 * row_bytes)), 1);
-    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-}
-
-/* 16 bytes of sixteen rows: w[i] gets bytes [4i, 4i + 4) of all. */
-INLINE void load_quarter(const uint8_t *p, int64_t row_bytes, __m512i *w)
-{
-    __m512i a = every_fourth_row(p, row_bytes), b = every_fourth_row(p + row_bytes, row_bytes);
-    __m512i c = every_fourth_row(p + 2 * row_bytes, row_bytes), d = every_fourth_row(p + 3 * row_bytes, row_bytes);
-    __m512i ab = _mm512_unpacklo_epi32(a, b), cd = _mm512_unpacklo_epi32(c, d);
-
-    a = _mm512_unpackhi_epi32(a, b);
-    c = _mm512_unpackhi_epi32(c, d);
-    w[0] = _mm512_unpacklo_epi64(ab, cd);
-    w[1] = _mm512_unpackhi_epi64(ab, cd);
-    w[2] = _mm512_unpacklo_epi64(a, c);
-    w[3] = _mm512_unpackhi_epi64(a, c);
+    w[0] = _mm512_unpacklo_epi64(a, c);
+    w[1] = _mm512_unpackhi_epi64(a, c);
+    w[2] = _mm512_unpacklo_epi64(b, d);
+    w[3] = _mm512_unpackhi_epi64(b, d);
 }
 
 /* Scales k and, of two bytes each, k + 1 of sixteen rows. */
-INLINE void store_scales(swl_dtype t, __m512i v, int64_t k, float (*to)[ROWS])
+INLINE void store_scales(swl_dtype t, __m512i v, int64_t k, float *to, int64_t stride)
 {
     const __m512i high = _mm512_set1_epi32((int32_t)0xffff0000);
 
+    to += k * stride;
     if (t == SWL_DT_F32) {
-        _mm512_store_si512(to[k], v);
+        _mm512_store_si512(to, v);
     } else if (t == SWL_DT_BF16) {
-        _mm512_store_si512(to[k], _mm512_slli_epi32(v, 16));
-        _mm512_store_si512(to[k + 1], _mm512_and_si512(v, high));
+        _mm512_store_si512(to, _mm512_slli_epi32(v, 16));
+        _mm512_store_si512(to + stride, _mm512_and_si512(v, high));
     } else {
-        _mm512_store_ps(to[k], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)));
-        _mm512_store_ps(to[k + 1], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(v, 16))));
+        _mm512_store_ps(to, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)));
+        _mm512_store_ps(to + stride, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(v, 16))));
     }
 }
 
-/* The scales (or biases) of n_rows rows from `row` on; the last row stands for those that are missing of sixteen. to: one
- * more than a row has. */
-static inline void unpack_scales(const swl_matrix *w, const uint8_t *from, int64_t row, int32_t n_rows,
-                                 float (*to)[ROWS])
+/* Sixteen rows of 16 bytes. */
+INLINE void unpack_short_scales(swl_dtype t, const uint8_t *from, float *to, int64_t stride)
+{
+    const __m512i by_row = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i v[4], w[4];
+    int i;
+
+#pragma GCC unroll 4
+    for (i = 0; i < 4; i++)
+        v[i] = _mm512_loadu_si512(from + 64 * i);
+    transpose_quarter(v, w);
+#pragma GCC unroll 4
+    for (i = 0; i < 4; i++)
+        store_scales(t, _mm512_permutexvar_epi32(by_row, w[i]), t == SWL_DT_F32 ? i : 2 * i, to, stride);
+}
+
+/* 64 bytes of sixteen rows. */
+INLINE void unpack_scale_lines(swl_dtype t, const uint8_t *from, int64_t row_bytes, int64_t k, float *to,
+                               int64_t stride)
+{
+    __m512i v[16];
+    int i;
+
+#pragma GCC unroll 16
+    for (i = 0; i < 16; i++, from += row_bytes)
+        v[i] = _mm512_loadu_si512(from);
+    transpose(v);
+#pragma GCC unroll 16
+    for (i = 0; i < 16; i++)
+        store_scales(t, v[i], t == SWL_DT_F32 ? k + i : k + 2 * i, to, stride);
+}
+
+/* The scales (or biases) of n_rows rows from `row` on, those of unit or group k at to + k * stride; the last row stands for
+ * those that are missing of sixteen. to: room for one more than a row has. */
+static inline void unpack_scales(const swl_matrix *w, const uint8_t *from, int64_t row, int32_t n_rows, float *to,
+                                 int64_t stride)
 {
     int64_t n = w->cols / w->group, size = w->sdtype == SWL_DT_F32 ? 4 : 2, row_bytes = n * size, at;
     __m512i v[16];
     int32_t i;
 
     from += row * row_bytes;
-    if (n_rows == ROWS && row_bytes % 16 == 0) {
-        for (at = 0; at < row_bytes; at += 16) {
-            load_quarter(from + at, row_bytes, v);
-#pragma GCC unroll 4
-            for (i = 0; i < 4; i++)
-                store_scales(w->sdtype, v[i], (at + 4 * i) / size, to);
-        }
+    if (n_rows == ROWS && row_bytes == 16) {
+        unpack_short_scales(w->sdtype, from, to, stride);
+        return;
+    }
+    if (n_rows == ROWS && row_bytes % 64 == 0) {
+        for (at = 0; at < row_bytes; at += 64)
+            unpack_scale_lines(w->sdtype, from + at, row_bytes, at / size, to, stride);
         return;
     }
     for (at = 0; at < row_bytes; at += 64) {
@@ -201,7 +220,7 @@ static inline void unpack_scales(const swl_matrix *w, const uint8_t *from, int64
 #pragma GCC unroll 16
         for (i = 0; i < 16; i++)
             if ((at + 4 * i) / size < n)
-                store_scales(w->sdtype, v[i], (at + 4 * i) / size, to);
+                store_scales(w->sdtype, v[i], (at + 4 * i) / size, to, stride);
     }
 }
 

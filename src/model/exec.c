@@ -25,31 +25,48 @@ typedef struct group_run {
     struct swl_model *m;
     const swl_group *g;
     const swl_act *a;
-    int32_t n;
+    int32_t n, parts;
     float *out;
     int64_t ldo;
 } group_run;
 
+/* Job i: part i % parts of the rows of the batch, for the jobs of the group from this one on, as many as there are parts. */
+static const swl_group_job *first_of(const group_run *r, int32_t i)
+{
+    return &r->g->jobs[i / r->parts * r->parts];
+}
+
 static void group_job(void *arg, int32_t i, int32_t next, int32_t worker)
 {
     const group_run *r = arg;
-    const swl_group_job *j = &r->g->jobs[i], *after = next < 0 ? NULL : &r->g->jobs[next];
+    const swl_group_job *j = first_of(r, i), *after = next < 0 ? NULL : first_of(r, next), *end = r->g->jobs + r->g->n_jobs;
+    const swl_group_job *last = end - j < r->parts ? end - 1 : j + r->parts - 1;
     const swl_piece *p = &r->g->pieces[j->piece];
+    int32_t part = i % r->parts, row = r->n * part / r->parts, n = r->n * (part + 1) / r->parts - row;
+    swl_act a = swl_act_from(r->a, row, r->a->cols);
     swl_matrix w = p->w;
 
     if (!worker && r->m->store && r->n > 1) /* what a prompt reads ahead is more than the system takes at once */
         swl_store_pump(r->m->store);
     if (after)
         w.next = swl_matrix_upcoming(&r->g->pieces[after->piece].w, r->g->pieces[after->piece].row0 + after->row);
-    pick_matmul(r->m, &w, p->float_act)(&w, p->row0 + j->row, j->n_rows, r->a, NULL, r->n, r->out + p->dst + j->row,
-                                        r->ldo);
+    pick_matmul(r->m, &w, p->float_act)(&w, p->row0 + j->row, last->row + last->n_rows - j->row, &a, NULL, n,
+                                        r->out + row * r->ldo + p->dst + j->row, r->ldo);
+}
+
+/* Many rows of a batch are laid out for a kernel in each job. So jobs get fewer of these and more rows of the matrix. */
+static int32_t group_parts(const swl_group *g, int32_t n)
+{
+    int32_t most = SWL_JOB_ROWS_MAX / g->jobs->n_rows, parts = n / SWL_FFN_TOKENS;
+
+    return g->n_pieces > 1 || parts < 1 ? 1 : parts < most ? parts : most;
 }
 
 void swl_group_run(struct swl_model *m, const swl_group *g, const swl_act *a, int32_t n, float *out, int64_t ldo)
 {
-    group_run r = {m, g, a, n, out, ldo};
+    group_run r = {m, g, a, n, group_parts(g, n), out, ldo};
 
-    swl_threads_run_ahead(m->threads, g->n_jobs, group_job, &r);
+    swl_threads_run_ahead(m->threads, (g->n_jobs + r.parts - 1) / r.parts * r.parts, group_job, &r);
 }
 
 /* ---- rows --------------------------------------------------------------------------------------------------------- */
@@ -220,7 +237,7 @@ static void down_job(void *arg, int32_t i, int32_t next, int32_t worker)
 /* The rows of down that one job takes for all units: two or more jobs a worker. */
 static int32_t down_add_rows(const struct swl_model *m)
 {
-    return swl_job_rows(2 * (int64_t)m->config->hidden, swl_threads_count(m->threads), SWL_JOB_ROWS_STEP);
+    return swl_job_rows(4 * (int64_t)m->config->hidden, swl_threads_count(m->threads), SWL_JOB_ROWS_STEP);
 }
 
 /* No two jobs add to the same columns, so each can take the units in order, while a result is in the cache. */

@@ -39,8 +39,8 @@ static const swl_group_job *first_of(const group_run *r, int32_t i)
 static void group_job(void *arg, int32_t i, int32_t next, int32_t worker)
 {
     const group_run *r = arg;
-    const swl_group_job *j = first_of(r, i), *after = next < 0 ? NULL : first_of(r, next), *end = r->g->jobs + r->g->n_jobs;
-    const swl_group_job *last = end - j < r->parts ? end - 1 : j + r->parts - 1;
+    const swl_group_job *j = first_of(r, i), *after = next < 0 ? NULL : first_of(r, next);
+    const swl_group_job *end = r->g->jobs + r->g->n_jobs, *last = end - j < r->parts ? end - 1 : j + r->parts - 1;
     const swl_piece *p = &r->g->pieces[j->piece];
     int32_t part = i % r->parts, row = r->n * part / r->parts, n = r->n * (part + 1) / r->parts - row;
     swl_act a = swl_act_from(r->a, row, r->a->cols);
@@ -240,6 +240,51 @@ static int32_t down_add_rows(const struct swl_model *m)
     return swl_job_rows(4 * (int64_t)m->config->hidden, swl_threads_count(m->threads), SWL_JOB_ROWS_STEP);
 }
 
+enum { ROWS_AHEAD = 2 };
+
+/* Asks for memory: soon into the first cache, else into the second. */
+static void ask_for(const void *p, int64_t n_bytes, bool soon)
+{
+    int64_t i;
+
+    for (i = 0; i < n_bytes; i += 64)
+        if (soon)
+            __builtin_prefetch((const char *)p + i, 1, 3);
+        else
+            __builtin_prefetch((const char *)p + i, 0, 2);
+}
+
+static void ask_for_rows(const swl_act *a, int64_t row, int64_t n)
+{
+    swl_act b = swl_act_from(a, row, a->cols);
+
+    if (!b.q)
+        return;
+    ask_for(b.q, n * b.ldq, false);
+    ask_for(b.scale, n * (b.ldq / SWL_ACT_GROUP) * (int64_t)sizeof *b.scale, false);
+    ask_for(b.sum, n * (b.ldq / SWL_ACT_SUM) * (int64_t)sizeof *b.sum, false);
+}
+
+static float *result_row(const struct swl_model *m, const swl_ffn_unit *u, int32_t i, float *y)
+{
+    return y + (u->tok ? u->tok[i] : i) * m->work.ldy;
+}
+
+/* Adds results of a unit's rows [first, end) to theirs in y, which lie all over the batch and are asked for before. */
+static void add_results(struct swl_model *m, const swl_ffn_unit *u, int32_t first, int32_t end, const float *part, float *y,
+                        int32_t n_rows)
+{
+    int32_t i, ahead;
+
+    for (ahead = first; ahead < end + ROWS_AHEAD; ahead++) {
+        i = ahead - ROWS_AHEAD;
+        if (ahead < end)
+            ask_for(result_row(m, u, ahead, y), n_rows * (int64_t)sizeof *y, true);
+        if (i >= first)
+            m->k.axpy(result_row(m, u, i, y), u->weight[i], part + (i - first) * SWL_FFN_LD, n_rows);
+    }
+}
+
 /* No two jobs add to the same columns, so each can take the units in order, while a result is in the cache. */
 static void down_add_job(void *arg, int32_t i, int32_t next, int32_t worker)
 {
@@ -247,7 +292,7 @@ static void down_add_job(void *arg, int32_t i, int32_t next, int32_t worker)
     struct swl_model *m = r->m;
     int32_t step = down_add_rows(m), row = i * step, left = m->config->hidden - row, n_rows = left < step ? left : step;
     float *part = m->scratch + worker * m->scratch_floats, *y = m->work.y + row;
-    int32_t k, t, u, n;
+    int32_t t, u, n;
 
     for (t = 0; t < r->clear; t++)
         memset(y + t * m->work.ldy, 0, (size_t)n_rows * sizeof *y);
@@ -255,6 +300,8 @@ static void down_add_job(void *arg, int32_t i, int32_t next, int32_t worker)
         const swl_ffn_unit *unit = &r->units[u];
         swl_matrix w = unit->w.down;
 
+        if (u + 1 < r->n_units) /* another worker has written them */
+            ask_for_rows(&m->work.pair_h, unit[1].pair0, unit[1].n < SWL_FFN_TOKENS ? unit[1].n : SWL_FFN_TOKENS);
         for (t = 0; t < unit->n; t += n) {
             swl_act h = swl_act_from(&m->work.pair_h, unit->pair0 + t, w.cols);
 
@@ -264,9 +311,7 @@ static void down_add_job(void *arg, int32_t i, int32_t next, int32_t worker)
                      : next >= 0          ? swl_matrix_upcoming(&r->units[0].w.down, next * step)
                                           : (swl_upcoming){0};
             pick_matmul(m, &w, false)(&w, row, n_rows, &h, NULL, n, part, SWL_FFN_LD);
-            for (k = t; k < t + n; k++)
-                m->k.axpy(y + (unit->tok ? unit->tok[k] : k) * m->work.ldy, unit->weight[k], part + (k - t) * SWL_FFN_LD,
-                          n_rows);
+            add_results(m, unit, t, t + n, part, y, n_rows);
         }
     }
 }

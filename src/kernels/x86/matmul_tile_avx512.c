@@ -5,7 +5,7 @@
  * The order of the units and the stacks of branches are those of tile_avx512.h.
  *
  *   codes   [unit of a step][unit / 4][16 rows][4]    bytes; four bits: [unit / 8][16 rows][8]
- *   scales  [scale of a row][scales, biases][tile][16 rows]  float32
+ *   scales  [scale of a row][scales, biases][tile][16 rows]  float32; of bfloat16 two in the place of one
  *   x       [unit][token][unit columns]               int8; four bits: of eight columns the even ones first. Room for an
  *                                                     odd number of tokens: units a power of two apart share one set of
  *                                                     the cache
@@ -37,6 +37,8 @@ typedef struct tiles {
     int32_t at;            /* which of codes this step has */
     bool turned;           /* this step's are there already */
     alignas(64) uint8_t codes[2][TILES][STEP_BYTES];
+    int32_t packed;                  /* two scales are in the place of one */
+    alignas(64) uint8_t pick[2][64]; /* the bytes of an even and of an odd one */
     alignas(64) float scales[UNITS_MAX][2][TILES][ROWS];
 } tiles;
 
@@ -281,9 +283,10 @@ INLINE void add_unit(tokens *k, const tiles *s, const place *p, int32_t scale, c
 {
     const int8_t *x = k->x + p->unit * k->ldu + t * unit;
     const float (*xs)[2] = k->xs + p->unit * k->stride + t;
-    const float (*ws)[TILES][ROWS] = s->scales[scale];
+    const float (*ws)[TILES][ROWS] = s->scales[scale >> s->packed];
     float (*top)[TILES][ROWS] = k->stack + p->at * k->n + t, (*below)[TILES][ROWS];
     __m512i acc[TILES][AT_ONCE], rows[4];
+    __m512i pick = _mm512_load_si512(s->pick[scale % 2]);
     __m512 lane[AT_ONCE], w, b;
     const uint8_t *row;
     int32_t m;
@@ -305,8 +308,8 @@ INLINE void add_unit(tokens *k, const tiles *s, const place *p, int32_t scale, c
     }
 #pragma GCC unroll 2
     for (r = 0; r < TILES; r++) {
-        w = _mm512_load_ps(ws[0][r]);
-        b = _mm512_load_ps(ws[1][r]);
+        w = _mm512_castsi512_ps(_mm512_shuffle_epi8(_mm512_load_si512(ws[0][r]), pick));
+        b = _mm512_castsi512_ps(_mm512_shuffle_epi8(_mm512_load_si512(ws[1][r]), pick));
 #pragma GCC unroll 8
         for (j = 0; j < n; j++) {
             lane[j] = p->goes_on ? _mm512_load_ps(top[j][r]) : _mm512_setzero_ps();
@@ -586,6 +589,9 @@ void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
     s.w = w;
     s.at = 0;
     s.turned = false;
+    s.packed = w->sdtype == SWL_DT_BF16;
+    for (r = 0; r < 2; r++)
+        _mm512_store_si512(s.pick[r], scale_bytes(w->sdtype, r));
     s.row_bytes = swl_matrix_row_bytes(w);
     first = ahead_of(w->data + row0 * s.row_bytes, min_i32(TILES * ROWS, n_rows) * s.row_bytes, 1, near);
     ask_ahead(&first);

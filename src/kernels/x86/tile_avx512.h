@@ -144,21 +144,27 @@ INLINE void transpose_quarter(const __m512i *v, __m512i *w)
     w[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-/* Scales k and, of two bytes each, k + 1 of sixteen rows. */
+/* Scales k and, of two bytes each, k + 1 of sixteen rows: float32, but of bfloat16 both together as they are, at k / 2. */
 INLINE void store_scales(swl_dtype t, __m512i v, int64_t k, float *to, int64_t stride)
 {
-    const __m512i high = _mm512_set1_epi32((int32_t)0xffff0000);
-
-    to += k * stride;
     if (t == SWL_DT_F32) {
-        _mm512_store_si512(to, v);
+        _mm512_store_si512(to + k * stride, v);
     } else if (t == SWL_DT_BF16) {
-        _mm512_store_si512(to, _mm512_slli_epi32(v, 16));
-        _mm512_store_si512(to + stride, _mm512_and_si512(v, high));
+        _mm512_store_si512(to + k / 2 * stride, v);
     } else {
-        _mm512_store_ps(to, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)));
-        _mm512_store_ps(to + stride, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(v, 16))));
+        _mm512_store_ps(to + k * stride, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)));
+        _mm512_store_ps(to + (k + 1) * stride, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(v, 16))));
     }
+}
+
+/* The bytes, for a shuffle, that are scale k (even or odd) of those that store_scales has put there. */
+INLINE __m512i scale_bytes(swl_dtype t, int32_t k)
+{
+    if (t != SWL_DT_BF16)
+        return _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    if (k % 2)
+        return _mm512_broadcast_i32x4(_mm_setr_epi8(-1, -1, 2, 3, -1, -1, 6, 7, -1, -1, 10, 11, -1, -1, 14, 15));
+    return _mm512_broadcast_i32x4(_mm_setr_epi8(-1, -1, 0, 1, -1, -1, 4, 5, -1, -1, 8, 9, -1, -1, 12, 13));
 }
 
 /* Sixteen rows of 16 bytes. */

@@ -1,7 +1,7 @@
 /*
  * matmul_tile_avx512.c: quantised matrices times several tokens. A tile of sixteen rows is transposed two units or so at
- * a time, so that a register holds four columns of sixteen rows, a lane of a register is a row and no sum ever crosses
- * lanes. Two tiles go past the tokens together, eight at a time: four bytes of an activation are broadcast once for both.
+ * a time (a step), so that a register holds four columns of sixteen rows, a lane of a register is a row and no sum ever
+ * crosses lanes. Two tiles go past the tokens together, eight at a time: four bytes of an activation are broadcast once for both.
  * The order of the units and the stacks of branches are those of tile_avx512.h.
  *
  *   codes   [unit of a step][unit / 4][16 rows][4]    bytes; four bits: [unit / 8][16 rows][8]
@@ -547,7 +547,7 @@ static void run_tiles(tiles *s, tokens *k, const order *o, int unit, int32_t row
     turn t = {.row_bytes = s->row_bytes, .twelve_rows = 12 * s->row_bytes, .ask = {next->data, 0, near}};
 
     if (!next->data)
-        t.ask.p = w->data + row * s->row_bytes; /* to ask for what is there takes no time */
+        t.ask.p = w->data + row * s->row_bytes; /* what is there */
     start_tiles(s, row, n_rows);
     for (u = 0; u < o->n_units; u += n) {
         n = min_i32(step, o->n_units - u);

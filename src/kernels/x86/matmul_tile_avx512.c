@@ -1,16 +1,16 @@
 /*
  * matmul_tile_avx512.c: quantised matrices times several tokens. A tile of sixteen rows is transposed two units or so at
  * a time (a step), so that a register holds four columns of sixteen rows, a lane of a register is a row and no sum ever
- * crosses lanes. Two tiles go past the tokens together, eight at a time: four bytes of an activation are broadcast once for both.
- * The order of the units and the stacks of branches are those of tile_avx512.h.
+ * crosses lanes. Two tiles go past the tokens together, eight at a time: four bytes of an activation are broadcast once
+ * for both. The order of the units and the stacks of branches are those of tile_avx512.h.
  *
  *   codes   [unit of a step][unit / 4][16 rows][4]    bytes; four bits: [unit / 8][16 rows][8]
- *   scales  [scale of a row][scales, biases][tile][16 rows]  float32; of bfloat16 two in the place of one
+ *   scales  [scale of a row][scales, biases][tile][16 rows]   float32; bfloat16: two in the place of one
  *   x       [unit][token][unit columns]               int8; four bits: of eight columns the even ones first. Room for an
  *                                                     odd number of tokens: units a power of two apart share one set of
  *                                                     the cache
- *   stack   [branch][token][tile][16 rows]            float32, as close as the tokens are: a power of two from branch to branch
- *                                                     makes loads wait for stores that they have nothing to do with
+ *   stack   [branch][token][tile][16 rows]            float32, without room for tokens that are not there: loads wait
+ *                                                     for stores that lie at the same place of another page
  */
 #include "kernels/x86/x86.h"
 
@@ -189,8 +189,8 @@ INLINE void ask_ahead(ahead *a)
 enum { QUARTERS = 4 * TILES, LINE_BYTES = 4 * ROWS };
 
 /* The next step of both tiles, two neighbouring units of 64 codes of four bits: between the products of this one its rows
- * become lanes, sixteen bytes of each at a time, since a processor that multiplies can shuffle at no cost. Where four rows
- * are loaded a line of what comes later is asked for: as many lines as a step has. */
+ * become lanes, sixteen bytes of each at a time, since shuffles beside products take next to no time (docs/measuring.md,
+ * What bounds a prompt). Where four rows are loaded, a line of the next tiles is asked for: as many as a step has. */
 typedef struct turn {
     const uint8_t *from[TILES];
     int64_t row_bytes, twelve_rows;
@@ -276,8 +276,8 @@ INLINE void add_line(__m512i (*acc)[AT_ONCE], const uint8_t *codes, const int8_t
         }
 }
 
-/* One unit of n tokens (a constant) from t on: into their lanes, and finished branches together. next: two
- * quarters of the next step on the way, or NULL. */
+/* One unit of n tokens (a constant) from t on: into their lanes, and finished branches together. next: two quarters of
+ * the next step on the way, or NULL. */
 INLINE void add_unit(tokens *k, const tiles *s, const place *p, int32_t scale, const uint8_t *codes, int32_t t,
                      turn *next, int n, int bits, int unit)
 {
@@ -355,13 +355,13 @@ INLINE void add_unit_to(tokens *k, const tiles *s, const place *p, int32_t scale
     }
 }
 
-INLINE void add_unit_to_all(tokens *k, const tiles *s, const place *p, const uint8_t *codes, turn *next, ahead *ask,
-                            int bits, int unit)
+INLINE void add_unit_to_all(tokens *k, const tiles *s, const place *p, const uint8_t *codes, turn *next, int bits,
+                            int unit)
 {
     int32_t scale = p->unit * unit / s->w->group, g, t;
 
     for (g = 0, t = 0; g < k->n_groups; t += k->group[g++]) {
-        ask_ahead(ask);
+        ask_ahead(&next->ask);
         if (bits == 4 && unit == 64 && next->done < QUARTERS)
             add_unit_to(k, s, p, scale, codes, t, k->group[g], next, bits, unit);
         else
@@ -369,30 +369,30 @@ INLINE void add_unit_to_all(tokens *k, const tiles *s, const place *p, const uin
     }
 }
 
-INLINE void add_step(tokens *k, const tiles *s, const place *p, int32_t n, turn *next, ahead *ask, int bits, int unit)
+INLINE void add_step(tokens *k, const tiles *s, const place *p, int32_t n, turn *next, int bits, int unit)
 {
     const uint8_t *codes = s->codes[s->at][0];
     int32_t i;
 
     for (i = 0; i < n; i++, codes += unit * ROWS * (bits == 4 ? 4 : 8) / 8)
-        add_unit_to_all(k, s, p + i, codes, next, ask, bits, unit);
+        add_unit_to_all(k, s, p + i, codes, next, bits, unit);
 }
 
-static void add_step_any(tokens *k, const tiles *s, const place *p, int32_t n, turn *next, ahead *ask, int unit)
+static void add_step_any(tokens *k, const tiles *s, const place *p, int32_t n, turn *next, int unit)
 {
     if (s->w->type == SWL_W_A4) {
         if (unit == 64)
-            add_step(k, s, p, n, next, ask, 4, 64);
+            add_step(k, s, p, n, next, 4, 64);
         else if (unit == 32)
-            add_step(k, s, p, n, next, ask, 4, 32);
+            add_step(k, s, p, n, next, 4, 32);
         else
-            add_step(k, s, p, n, next, ask, 4, 16);
+            add_step(k, s, p, n, next, 4, 16);
     } else if (unit == 64) {
-        add_step(k, s, p, n, next, ask, 8, 64);
+        add_step(k, s, p, n, next, 8, 64);
     } else if (unit == 32) {
-        add_step(k, s, p, n, next, ask, 8, 32);
+        add_step(k, s, p, n, next, 8, 32);
     } else {
-        add_step(k, s, p, n, next, ask, 8, 16);
+        add_step(k, s, p, n, next, 8, 16);
     }
 }
 
@@ -562,7 +562,7 @@ static void run_tiles(tiles *s, tokens *k, const order *o, int unit, int32_t row
             t.ask = ahead_of(t.ask.p, step_bytes, n * k->n_groups, near);
             t.done = QUARTERS;
         }
-        add_step_any(k, s, o->place + u, n, &t, &t.ask, unit);
+        add_step_any(k, s, o->place + u, n, &t, unit);
         finish_turn(&t);
         s->at ^= s->turned;
     }
@@ -591,7 +591,7 @@ void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
     s.turned = false;
     s.packed = w->sdtype == SWL_DT_BF16;
     for (r = 0; r < 2; r++)
-        _mm512_store_si512(s.pick[r], scale_bytes(w->sdtype, r));
+        _mm512_store_si512(s.pick[r], pick_scale(w->sdtype, r));
     s.row_bytes = swl_matrix_row_bytes(w);
     first = ahead_of(w->data + row0 * s.row_bytes, min_i32(TILES * ROWS, n_rows) * s.row_bytes, 1, near);
     ask_ahead(&first);

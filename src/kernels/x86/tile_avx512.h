@@ -158,7 +158,7 @@ INLINE void store_scales(swl_dtype t, __m512i v, int64_t k, float *to, int64_t s
 }
 
 /* The bytes, for a shuffle, that are scale k (even or odd) of those that store_scales has put there. */
-INLINE __m512i scale_bytes(swl_dtype t, int32_t k)
+INLINE __m512i pick_scale(swl_dtype t, int32_t k)
 {
     if (t != SWL_DT_BF16)
         return _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
@@ -183,20 +183,21 @@ INLINE void unpack_short_scales(swl_dtype t, const uint8_t *from, float *to, int
         store_scales(t, _mm512_permutexvar_epi32(by_row, w[i]), t == SWL_DT_F32 ? i : 2 * i, to, stride);
 }
 
-/* 64 bytes of sixteen rows. */
-INLINE void unpack_scale_lines(swl_dtype t, const uint8_t *from, int64_t row_bytes, int64_t k, float *to,
-                               int64_t stride)
+/* The first `left` bytes, 64 at most, of n_rows rows; the last row stands for those that are missing of sixteen. */
+INLINE void unpack_scale_line(swl_dtype t, const uint8_t *from, int64_t row_bytes, int32_t n_rows, int64_t left,
+                              float *to, int64_t stride)
 {
     __m512i v[16];
-    int i;
+    int32_t i;
 
 #pragma GCC unroll 16
-    for (i = 0; i < 16; i++, from += row_bytes)
-        v[i] = _mm512_loadu_si512(from);
+    for (i = 0; i < 16; i++)
+        v[i] = load_bytes(from + row_bytes * min_i32(i, n_rows - 1), left);
     transpose(v);
 #pragma GCC unroll 16
     for (i = 0; i < 16; i++)
-        store_scales(t, v[i], t == SWL_DT_F32 ? k + i : k + 2 * i, to, stride);
+        if (4 * i < left)
+            store_scales(t, v[i], t == SWL_DT_F32 ? i : 2 * i, to, stride);
 }
 
 /* The scales (or biases) of n_rows rows from `row` on, those of unit or group k at to + k * stride; the last row stands for
@@ -204,30 +205,18 @@ INLINE void unpack_scale_lines(swl_dtype t, const uint8_t *from, int64_t row_byt
 static inline void unpack_scales(const swl_matrix *w, const uint8_t *from, int64_t row, int32_t n_rows, float *to,
                                  int64_t stride)
 {
-    int64_t n = w->cols / w->group, size = w->sdtype == SWL_DT_F32 ? 4 : 2, row_bytes = n * size, at;
-    __m512i v[16];
-    int32_t i;
+    int64_t row_bytes = swl_matrix_scale_bytes(w), at;
 
     from += row * row_bytes;
     if (n_rows == ROWS && row_bytes == 16) {
         unpack_short_scales(w->sdtype, from, to, stride);
         return;
     }
-    if (n_rows == ROWS && row_bytes % 64 == 0) {
-        for (at = 0; at < row_bytes; at += 64)
-            unpack_scale_lines(w->sdtype, from + at, row_bytes, at / size, to, stride);
-        return;
-    }
-    for (at = 0; at < row_bytes; at += 64) {
-#pragma GCC unroll 16
-        for (i = 0; i < 16; i++)
-            v[i] = load_bytes(from + row_bytes * min_i32(i, n_rows - 1) + at, row_bytes - at);
-        transpose(v);
-#pragma GCC unroll 16
-        for (i = 0; i < 16; i++)
-            if ((at + 4 * i) / size < n)
-                store_scales(w->sdtype, v[i], (at + 4 * i) / size, to, stride);
-    }
+    for (at = 0; at < row_bytes; at += 64, from += 64, to += (w->sdtype == SWL_DT_F16 ? 32 : 16) * stride)
+        if (n_rows == ROWS && row_bytes - at >= 64)
+            unpack_scale_line(w->sdtype, from, row_bytes, ROWS, 64, to, stride);
+        else
+            unpack_scale_line(w->sdtype, from, row_bytes, n_rows, row_bytes - at, to, stride);
 }
 
 /* ---- products -------------------------------------------------------------------------------------------- */

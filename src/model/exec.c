@@ -30,7 +30,7 @@ typedef struct group_run {
     int64_t ldo;
 } group_run;
 
-/* Job i: part i % parts of the rows of the batch, for the jobs of the group from this one on, as many as there are parts. */
+/* With `parts` parts, so many neighbouring jobs of the group are taken together, once for each part of the batch's rows. */
 static const swl_group_job *first_of(const group_run *r, int32_t i)
 {
     return &r->g->jobs[i / r->parts * r->parts];
@@ -54,7 +54,8 @@ static void group_job(void *arg, int32_t i, int32_t next, int32_t worker)
                                         r->out + row * r->ldo + p->dst + j->row, r->ldo);
 }
 
-/* Many rows of a batch are laid out for a kernel in each job. So jobs get fewer of these and more rows of the matrix. */
+/* A kernel lays out the batch's rows anew in each job: of many, a job gets a part, and more rows of the matrix instead. Groups
+ * of several matrices are so wide that their jobs are large anyway. */
 static int32_t group_parts(const swl_group *g, int32_t n)
 {
     int32_t most = SWL_JOB_ROWS_MAX / g->jobs->n_rows, parts = n / SWL_FFN_TOKENS;

@@ -149,7 +149,7 @@ static const int32_t *random_list(int32_t n_tok, int32_t n_act)
     return tok;
 }
 
-enum { FAR_BYTES = 9 << 20 };
+enum { FAR_BYTES = 9 << 20 }; /* more than a kernel expects to find in the caches later */
 
 static bool matmul_case(any_fn *ref, any_fn *fn, matmul_shape *s)
 {

@@ -3,14 +3,16 @@
 # how much it took at most. Needs the right to make control groups (root, as a rule).
 # usage: bench/capped.sh [-r RATE:PATH] BYTES COMMAND...
 #   BYTES may end in K, M or G (powers of 1024); "max": no cap, only the peak
-#   -r    reads from the drive that PATH lies on get RATE bytes a second at most, as a slower drive's would (on average:
-#         after a pause the system lets a few through at once)
+#   -r    reads from the drive that PATH lies on get RATE (a number of bytes) a second at most, as a slower drive's would
+#         (on average: after a pause the system lets a few through at once)
 set -eu
 usage() { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
 rate=
 if [ "${1-}" = -r ]; then
     [ $# -ge 2 ] || usage
     rate=${2%%:*}
+    case $2 in *:?*) ;; *) usage ;; esac
+    case $rate in '' | *[!0-9]*) usage ;; esac # a group would take the digits alone
     drive=$(stat -c %Hd:%Ld "${2#*:}")
     [ ! -e "/sys/dev/block/$drive/partition" ] || drive=$(cat "/sys/dev/block/$drive/../dev") # partitions have no limits
     shift 2
@@ -29,6 +31,9 @@ else
 fi
 [ -n "$rate" ] || io=$dir
 trap 'rmdir "$dir" "$io" 2> /dev/null || true' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 for group in $(printf '%s\n' "$dir" "$io" | uniq); do
     mkdir "$group" || { echo "capped.sh: cannot make the control group $group" >&2; exit 1; }
 done

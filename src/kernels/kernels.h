@@ -50,6 +50,12 @@ typedef struct swl_act {
 typedef void swl_matmul_fn(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                            int32_t n_tok, float *out, int64_t ldo);
 
+/* A token's gates for one delta-net head: what its state is multiplied with first, the product of the decays since that was
+ * not 1, and beta / gain. */
+typedef struct swl_delta_gate {
+    float fold, gain, rate;
+} swl_delta_gate;
+
 typedef struct swl_kernels {
     swl_matmul_fn *matmul_q[SWL_W_COUNT]; /* NULL for formats that are not quantised */
     swl_matmul_fn *matmul_f[SWL_W_COUNT];
@@ -79,13 +85,12 @@ typedef struct swl_kernels {
 
     /*
      * Gated delta rule (Yang et al., Gated Delta Networks, section 3) for one head over n_tok tokens. S: [dk][dv] row
-     * stride lds, updated; q, k: [n_tok][dk], v: [n_tok][dv], out: [n_tok][dv] with their strides; decay and beta one
-     * value a token, stride ldb. Per token, with a = decay: kv_j = sum_i fma(k_i, a * S_ij); d_j = (v_j - kv_j) * beta;
-     * S_ij = fma(k_i, d_j, a * S_ij); out_j = sum_i fma(q_i, S_ij); i ascending from 0.
+     * stride lds, updated; q, k: [n_tok][dk], v: [n_tok][dv], out: [n_tok][dv] with their strides; gates: [n_tok]. S is
+     * the rule's state without the decays that gain holds. Per token: S_ij *= fold; kv_j = sum_i fma(k_i, S_ij); d_j =
+     * fma(-gain, kv_j, v_j) * rate; S_ij = fma(k_i, d_j, S_ij); out_j = gain * sum_i fma(q_i, S_ij); i ascending from 0.
      */
     void (*delta_scan)(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
-                       int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
-                       float *out, int64_t ldo);
+                       int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *gates, float *out, int64_t ldo);
 
     /* Rotates the first n_rot dims of x: pairs (i, i + n_rot/2) with cos[i], sin[i]: a = x_i*c, y_i = fma(-x_j, s, a);
      * b = x_j*c, y_j = fma(x_i, s, b). */

@@ -10,6 +10,7 @@
 
 #include "model/model.h"
 
+#define GAIN_MIN 0x1p-32f /* far from what float32 ends at, and seldom reached */
 #define AHEAD 4 /* rows of z and of the gates between the one at work and the one that is asked for */
 
 typedef struct delta_phase {
@@ -27,7 +28,6 @@ typedef struct delta_run {
     const float *in;      /* row stride work.group_width */
     float *mix;           /* row stride work.mix.ldx */
     float *q, *k, *v, *o; /* scratch: [n][k_dim] two times, [n][v_dim] two times, of the heads at work */
-    float *decay, *beta;  /* scratch: [n] */
 } delta_run;
 
 /* Convolution and SiLU of channels [first, first + n). */
@@ -43,13 +43,16 @@ static void conv(const delta_run *r, int32_t first, int32_t n, float *out)
 
 /* decay = exp(-exp(A_log) softplus(a + dt_bias)) and beta = sigmoid(b). No exponent of a decay is above 0, so
  * softmax_exp, which takes off the largest, leaves them as they are when one of 0 comes first; and 1 times a sigmoid is
- * the sigmoid. */
-static void gates(const delta_run *r, int32_t head)
+ * the sigmoid.
+ *
+ * The state's matrix is not multiplied by the decay of every token: their product is its gain, and taken into the matrix when
+ * it becomes small. *gain: that of the head, updated. */
+static void gates(const delta_run *r, int32_t head, float *gain, swl_delta_gate *gate)
 {
     const struct swl_model *m = r->m;
     const swl_config *c = m->config;
     const float *b = r->in + swl_conv_channels(c) + c->n_v_heads * c->v_dim + head, *a = b + c->n_v_heads;
-    float exponents[1 + SWL_DELTA_TOKENS] = {0.0f}, gate[SWL_DELTA_TOKENS];
+    float decay[1 + SWL_DELTA_TOKENS] = {0.0f}, beta[SWL_DELTA_TOKENS], logit[SWL_DELTA_TOKENS];
     int32_t t;
 
     for (t = 0; t < r->n; t++, a += m->work.group_width, b += m->work.group_width) {
@@ -60,13 +63,19 @@ static void gates(const delta_run *r, int32_t head)
             __builtin_prefetch(a + AHEAD * m->work.group_width);
             __builtin_prefetch(b + AHEAD * m->work.group_width);
         }
-        exponents[t + 1] = r->l->neg_exp_a[head] * softplus;
-        gate[t] = *b;
-        r->beta[t] = 1.0f;
+        decay[t + 1] = r->l->neg_exp_a[head] * softplus;
+        logit[t] = *b;
+        beta[t] = 1.0f;
     }
-    m->k.softmax_exp(exponents, exponents, 1 + r->n);
-    memcpy(r->decay, exponents + 1, (size_t)r->n * sizeof(float));
-    m->k.sigmoid_mul(r->beta, gate, r->n);
+    m->k.softmax_exp(decay, decay, 1 + r->n);
+    m->k.sigmoid_mul(beta, logit, r->n);
+    for (t = 0; t < r->n; t++) {
+        float product = *gain * decay[t + 1];
+        bool small = !(product >= GAIN_MIN);
+
+        *gain = small ? 1.0f : product;
+        gate[t] = (swl_delta_gate){.fold = small ? product : 1.0f, .gain = *gain, .rate = beta[t] / *gain};
+    }
 }
 
 static void ask(const float *row, int32_t n)
@@ -84,12 +93,13 @@ static void value_head(const delta_run *r, int32_t head)
     int32_t dk = c->k_dim, dv = c->v_dim, first = 2 * c->n_k_heads * dk + head * dv, t;
     int64_t ldz = m->work.group_width, ldo = m->work.mix.ldx;
     const float *z = r->in + first + c->n_v_heads * dv;
-    float *s = r->state->delta + ((int64_t)r->l->mixer_index * c->n_v_heads + head) * dk * dv,
-          *out = r->mix + head * dv;
+    int64_t index = (int64_t)r->l->mixer_index * c->n_v_heads + head;
+    float *s = r->state->delta + index * dk * dv, *out = r->mix + head * dv;
+    swl_delta_gate gate[SWL_DELTA_TOKENS];
 
     conv(r, first, dv, r->v);
-    gates(r, head);
-    m->k.delta_scan(s, dv, dk, dv, r->n, r->q, r->k, dk, r->v, dv, r->decay, r->beta, 1, r->o, dv);
+    gates(r, head, &r->state->delta_gain[index], gate);
+    m->k.delta_scan(s, dv, dk, dv, r->n, r->q, r->k, dk, r->v, dv, gate, r->o, dv);
     for (t = 0; t < r->n; t++) {
         if (t + AHEAD < r->n)
             ask(z + (t + AHEAD) * ldz, dv);
@@ -126,8 +136,6 @@ static void key_head_job(void *arg, int32_t i, int32_t worker)
     r.k = r.q + SWL_DELTA_TOKENS * c->k_dim;
     r.v = r.k + SWL_DELTA_TOKENS * c->k_dim;
     r.o = r.v + SWL_DELTA_TOKENS * c->v_dim;
-    r.decay = r.o + SWL_DELTA_TOKENS * c->v_dim;
-    r.beta = r.decay + SWL_DELTA_TOKENS;
     for (t = 0; t < span->n; t += SWL_DELTA_TOKENS) {
         int64_t row = span->row - p->batch->row0 + t;
 

@@ -100,14 +100,17 @@ void swl_weights_free(swl_weights *w, int32_t n_layers);
 typedef struct swl_state {
     int32_t n_tokens, ctx_tokens;
     float *conv;                    /* [n_deltanet][conv_width - 1][2 Dk + Dv], oldest first */
-    float *delta;                   /* [n_deltanet][n_v_heads][k_dim][v_dim] */
+    float *delta;                   /* [n_deltanet][n_v_heads][k_dim][v_dim], then delta_gain */
+    float *delta_gain;              /* [n_deltanet][n_v_heads]: decays that its matrix is yet to be multiplied with */
     uint8_t *kv;                    /* [n_attention][K, V][ctx_tokens][n_kv_heads * head_dim] float16, or float32 if exact */
-    uint64_t conv_bytes, delta_bytes, kv_bytes;
+    uint64_t conv_bytes, delta_bytes, gain_bytes, kv_bytes; /* gain_bytes: of delta_bytes */
 } swl_state;
 
 swl_status swl_state_create(swl_state **out, const struct swl_model *m, swl_error *err);
 void swl_state_free(swl_state *s);
 void swl_state_reset(swl_state *s);
+/* Sets so many bytes of gains to 1. */
+void swl_state_no_decay(float *gain, uint64_t bytes);
 /* Bytes of a conversation: independent of its length, and per token of its context. From the config alone. */
 uint64_t swl_state_fixed_bytes(const struct swl_model *m);
 uint64_t swl_state_token_bytes(const struct swl_model *m);

@@ -16,7 +16,7 @@ uint8_t *swl_state_kv(const struct swl_model *m, const swl_state *s, int32_t ind
 uint64_t swl_state_fixed_bytes(const struct swl_model *m)
 {
     const swl_config *c = m->config;
-    uint64_t delta = (uint64_t)c->n_v_heads * (uint64_t)c->k_dim * (uint64_t)c->v_dim;
+    uint64_t delta = (uint64_t)c->n_v_heads * ((uint64_t)c->k_dim * (uint64_t)c->v_dim + 1);
     uint64_t conv = (uint64_t)(c->conv_width - 1) * (uint64_t)swl_conv_channels(c), n = 0;
     int32_t i;
 
@@ -51,7 +51,8 @@ swl_status swl_state_create(swl_state **out, const struct swl_model *m, swl_erro
         return swl_fail(err, SWL_E_NOMEM, "state: out of memory");
     s->ctx_tokens = m->ctx_tokens;
     s->conv_bytes = (uint64_t)m->weights.n_deltanet * (uint64_t)(c->conv_width - 1) * (uint64_t)swl_conv_channels(c) * 4;
-    s->delta_bytes = (uint64_t)m->weights.n_deltanet * (uint64_t)c->n_v_heads * (uint64_t)c->k_dim * (uint64_t)c->v_dim * 4;
+    s->gain_bytes = (uint64_t)m->weights.n_deltanet * (uint64_t)c->n_v_heads * 4;
+    s->delta_bytes = s->gain_bytes * ((uint64_t)c->k_dim * (uint64_t)c->v_dim + 1);
     s->kv_bytes = swl_state_token_bytes(m) * (uint64_t)s->ctx_tokens;
     s->conv = swl_big_alloc(s->conv_bytes);
     s->delta = swl_big_alloc(s->delta_bytes);
@@ -60,6 +61,8 @@ swl_status swl_state_create(swl_state **out, const struct swl_model *m, swl_erro
         swl_state_free(s);
         return swl_fail(err, SWL_E_NOMEM, "state: out of memory for a context of %d tokens", m->ctx_tokens);
     }
+    s->delta_gain = s->delta + (s->delta_bytes - s->gain_bytes) / 4;
+    swl_state_no_decay(s->delta_gain, s->gain_bytes);
     *out = s;
     return SWL_OK;
 }
@@ -79,4 +82,13 @@ void swl_state_reset(swl_state *s)
     s->n_tokens = 0;
     memset(s->conv, 0, s->conv_bytes);
     memset(s->delta, 0, s->delta_bytes);
+    swl_state_no_decay(s->delta_gain, s->gain_bytes);
+}
+
+void swl_state_no_decay(float *gain, uint64_t bytes)
+{
+    uint64_t i;
+
+    for (i = 0; i < bytes / sizeof *gain; i++)
+        gain[i] = 1.0f;
 }

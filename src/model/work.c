@@ -101,12 +101,12 @@ static void carve_all(struct swl_model *m, carver *c)
 }
 
 /* Per worker: two blocks of gate and up rows; or two attention parts and the queries of some rows; or queries, keys,
- * values, outputs and gates of a delta-net head; or one row of router logits. */
+ * values and outputs of a delta-net head; or one row of router logits. */
 static int64_t scratch_floats(const swl_config *c)
 {
     int64_t n_q = c->n_heads / c->n_kv_heads, ffn = 2 * SWL_FFN_TOKENS * SWL_FFN_LD;
     int64_t attn = SWL_ATTN_ROWS * n_q * (2 * (c->head_dim + 2) + c->head_dim), n = ffn > attn ? ffn : attn;
-    int64_t delta = SWL_DELTA_TOKENS * 2 * (c->k_dim + c->v_dim + 1);
+    int64_t delta = SWL_DELTA_TOKENS * 2 * (c->k_dim + c->v_dim);
 
     n = n > delta ? n : delta;
     n = n > c->n_experts ? n : c->n_experts;

@@ -1,15 +1,15 @@
 /*
  * snapshot.c: a conversation on disk.
  *
- *   offset  0  8 bytes   "SWLSNAP" and a version byte: 2 where there are marks, else 1
+ *   offset  0  8 bytes   "SWLSNAP" and a version byte, 3; 1 and 2 have no gains, all of which are 1 then
  *           8  32        fingerprint of the model
  *          40  u8        1: float32 KV (exact mode), 0: float16
  *          41  u8        marks
  *          42  u16       0
  *          44  u32       n, tokens
  *          48  u64       bytes of the whole snapshot
- *          56  ...       n token ids (i32); position of each mark (i32); convolution state; delta state; K and V of each
- *                        attention layer, n rows each; of each mark convolution and delta state
+ *          56  ...       n token ids (i32); position of each mark (i32); convolution state; delta state and its gains; K
+ *                        and V of each attention layer, n rows each; of each mark convolution and delta state and gains
  *        last  u32       CRC-32C of everything before
  *
  * Little-endian, as every machine that this runs on. Written under another name and renamed; read into the session only
@@ -24,7 +24,7 @@
 #include "base/status.h"
 #include "session/session.h"
 
-enum { HEAD_BYTES = 56, MARKS_MAX = 255 };
+enum { HEAD_BYTES = 56, MARKS_MAX = 255, VERSION = 3, VERSION_MARKS = 2, VERSION_FIRST = 1 };
 static const uint8_t magic[7] = {'S', 'W', 'L', 'S', 'N', 'A', 'P'};
 
 /* The places that hold a state, in file order; data NULL: read and thrown away. */
@@ -38,6 +38,7 @@ typedef struct snapshot {
     const char *path;
     swl_error *err;
     int32_t n_tokens, n_marks;
+    uint64_t recurrent_bytes;  /* of a convolution and delta state here */
     uint8_t head[HEAD_BYTES];
     int32_t positions[MARKS_MAX];
     uint8_t *recurrent;       /* convolution and delta state, when they are not the session's own */
@@ -59,11 +60,11 @@ static swl_status list_spans(snapshot *p)
     spans[n++] = (span){p->s->ids, (uint64_t)p->n_tokens * sizeof *p->s->ids};
     spans[n++] = (span){p->positions, (uint64_t)p->n_marks * sizeof *p->positions};
     spans[n++] = (span){p->recurrent ? p->recurrent : (void *)t->conv, t->conv_bytes};
-    spans[n++] = (span){p->recurrent ? p->recurrent + t->conv_bytes : (void *)t->delta, t->delta_bytes};
+    spans[n++] = (span){p->recurrent ? p->recurrent + t->conv_bytes : (void *)t->delta, p->recurrent_bytes - t->conv_bytes};
     for (i = 0; i < 2 * m->weights.n_attention; i++)
         spans[n++] = (span){swl_state_kv(m, t, i / 2, i % 2), row * (uint64_t)p->n_tokens};
     for (i = 0; i < p->n_marks; i++)
-        spans[n++] = (span){p->marks[i], t->conv_bytes + t->delta_bytes};
+        spans[n++] = (span){p->marks[i], p->recurrent_bytes};
     swl_free(p->spans);
     p->spans = spans;
     p->n_spans = n;
@@ -80,6 +81,11 @@ static uint64_t total_bytes(const snapshot *p)
     return bytes;
 }
 
+static uint64_t recurrent_bytes(const swl_state *t, uint8_t version)
+{
+    return t->conv_bytes + t->delta_bytes - (version < VERSION ? t->gain_bytes : 0);
+}
+
 static swl_status make_head(const swl_session *s, int32_t n_tokens, int32_t n_marks, uint64_t bytes, uint8_t head[HEAD_BYTES],
                             swl_error *err)
 {
@@ -87,7 +93,7 @@ static swl_status make_head(const swl_session *s, int32_t n_tokens, int32_t n_ma
 
     memset(head, 0, HEAD_BYTES);
     memcpy(head, magic, sizeof magic);
-    head[7] = n_marks ? 2 : 1;
+    head[7] = VERSION;
     head[40] = s->model->exact;
     head[41] = (uint8_t)n_marks;
     memcpy(head + 44, &n, 4);
@@ -148,6 +154,7 @@ swl_status swl_snapshot_write(const swl_session *s, int32_t at, const int32_t *m
     if (st)
         return st;
     choose_marks(&p, marks, n_marks);
+    p.recurrent_bytes = recurrent_bytes(s->state, VERSION);
     st = list_spans(&p);
     if (!st)
         st = make_head(s, at, p.n_marks, total_bytes(&p), p.head, err);
@@ -186,14 +193,15 @@ static swl_status check_head(snapshot *p, uint64_t base, uint64_t size)
         return st;
     if (memcmp(found, magic, sizeof magic))
         return swl_fail_at(p->err, SWL_E_CORRUPT, path, at, "%s is not a snapshot of this program", path);
-    if (found[7] != 1 && found[7] != 2)
-        return swl_fail_at(p->err, SWL_E_UNSUPPORTED, path, at + 7, "%s: snapshot version %d, expected 1 or 2", path, found[7]);
+    if (found[7] < VERSION_FIRST || found[7] > VERSION)
+        return swl_fail_at(p->err, SWL_E_UNSUPPORTED, path, at + 7, "%s: snapshot version %d, expected %d to %d", path, found[7],
+                           VERSION_FIRST, VERSION);
     if (memcmp(found + 8, want + 8, 32))
         return swl_fail_at(p->err, SWL_E_MISMATCH, path, at + 8, "%s was made with another model", path);
     if (found[40] != want[40])
         return swl_fail_at(p->err, SWL_E_MISMATCH, path, at + 40, "%s was made %s --exact, this session runs %s it", path,
                            s->model->exact ? "without" : "with", s->model->exact ? "with" : "without");
-    if (found[42] || found[43] || (found[7] == 1 && found[41]))
+    if (found[42] || found[43] || (found[7] < VERSION_MARKS && found[41]))
         return swl_fail_at(p->err, SWL_E_CORRUPT, path, at + 41, "%s: bytes 41 to 43 are not what version %d has there", path,
                            found[7]);
     memcpy(&n, found + 44, 4);
@@ -206,13 +214,15 @@ static swl_status check_head(snapshot *p, uint64_t base, uint64_t size)
                            bytes);
     p->n_tokens = (int32_t)n;
     p->n_marks = found[41];
+    p->recurrent_bytes = recurrent_bytes(s->state, found[7]);
     return SWL_OK;
 }
 
-/* Memory for the marks; of more than the session keeps, for the last ones. */
+/* Memory for the marks, with the gains that may not be in the file; of more than the session keeps, for the last ones. */
 static swl_status prepare_marks(snapshot *p)
 {
     swl_session *s = p->s;
+    uint64_t gains = s->state->conv_bytes + s->state->delta_bytes - s->state->gain_bytes;
     int32_t skip = p->n_marks > s->n_marks_max ? p->n_marks - s->n_marks_max : 0, i;
 
     for (i = skip; i < p->n_marks; i++) {
@@ -220,6 +230,7 @@ static swl_status prepare_marks(snapshot *p)
 
         if (!m->data && !(m->data = swl_big_alloc(swl_mark_bytes(s->model))))
             return swl_fail(p->err, SWL_E_NOMEM, "out of memory for a mark");
+        swl_state_no_decay((float *)((uint8_t *)m->data + gains), s->state->gain_bytes);
         p->marks[i] = m->data;
     }
     return SWL_OK;
@@ -354,7 +365,7 @@ swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, int32_t n
     if (st)
         return st;
     st = swl_file_read_at(fd, path, 0, head, HEAD_BYTES, err);
-    if (!st && (memcmp(head, magic, sizeof magic) || (head[7] != 1 && head[7] != 2)))
+    if (!st && (memcmp(head, magic, sizeof magic) || head[7] < VERSION_FIRST || head[7] > VERSION))
         st = swl_fail_at(err, SWL_E_CORRUPT, path, 0, "%s is not a snapshot of this program", path);
     memcpy(&n, head + 44, 4);
     if (!st && n > (uint32_t)n_max)

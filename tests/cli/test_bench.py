@@ -22,9 +22,9 @@ SMALL = ["--synthetic", "tiny", "--output", PLACE, "-p", "16", "-n", "4", "-r", 
 # The shapes "tiny": 8 layers, of which 2 attention; every layer has 16 experts, of which 4 used; 256 hidden, 128 wide.
 LAYERS, EXPERTS, USED, HIDDEN, WIDTH, VOCAB = 8, 16, 4, 256, 128, 1024
 EXPERT_BYTES = 3 * HIDDEN * WIDTH * 9 // 16  # 4 bits, and two 16-bit numbers for each 64 weights
-# Delta-net state of 6 layers: 4 heads of 128 x 128, and 3 columns of convolution over 2 * 2 * 128 + 4 * 128 channels;
-# keys and values of 2 layers: one head of 256 in float16.
-STATE_BYTES = 6 * 4 * (4 * 128 * 128 + 3 * (2 * 2 * 128 + 4 * 128))
+# Delta-net state of 6 layers: 4 heads of 128 x 128 with a gain each, and 3 columns of convolution over 2 * 2 * 128 +
+# 4 * 128 channels; keys and values of 2 layers: one head of 256 in float16.
+STATE_BYTES = 6 * 4 * (4 * (128 * 128 + 1) + 3 * (2 * 2 * 128 + 4 * 128))
 KV_BYTES = 2 * 2 * 256 * 2
 
 

@@ -265,7 +265,7 @@ static void bench_matmul_row(const char *name, any_fn *fn, int32_t type)
 /* ---- the other slots ------------------------------------------------------------------------------------- */
 
 typedef void delta_fn(float *, int64_t, int32_t, int32_t, int32_t, const float *, const float *, int64_t, const float *,
-                      int64_t, const float *, const float *, int64_t, float *, int64_t);
+                      int64_t, const swl_delta_gate *, float *, int64_t);
 typedef void attn_fn(const float *, int32_t, int32_t, int32_t, const void *, const void *, int64_t, int32_t, float,
                      float *, float *, float *);
 
@@ -274,21 +274,23 @@ static void bench_delta(const char *name, any_fn *fn)
 {
     enum { DIM = 128, HEADS = 960, TOKENS = 512 };
     int64_t n = (int64_t)HEADS * DIM * DIM;
-    float *s = swl_big_alloc((uint64_t)n * 4), *x = ordinary(TOKENS * DIM, 0.1f), *gate = ordinary(TOKENS, 0.9f),
-          *out = floats(TOKENS * DIM);
+    float *s = swl_big_alloc((uint64_t)n * 4), *x = ordinary(TOKENS * DIM, 0.1f), *out = floats(TOKENS * DIM);
+    swl_delta_gate gates[TOKENS];
     double one = 1e9, many = 1e9, t;
     int i, h;
 
     if (!s)
         exit(2);
     memset(s, 0, (size_t)n * 4);
+    for (i = 0; i < TOKENS; i++)
+        gates[i] = (swl_delta_gate){.fold = i % 64 ? 1.0f : 0.5f, .gain = 0.7f, .rate = 0.6f};
     for (i = 0; i < ROUNDS; i++) {
         t = clock_s(1);
         for (h = 0; h < HEADS; h++)
-            ((delta_fn *)fn)(s + (int64_t)h * DIM * DIM, DIM, DIM, DIM, 1, x, x, DIM, x, DIM, gate, gate, 1, out, DIM);
+            ((delta_fn *)fn)(s + (int64_t)h * DIM * DIM, DIM, DIM, DIM, 1, x, x, DIM, x, DIM, gates, out, DIM);
         one = (t = clock_s(1) - t) < one ? t : one;
         t = clock_s(1);
-        ((delta_fn *)fn)(s, DIM, DIM, DIM, TOKENS, x, x, DIM, x, DIM, gate, gate, 1, out, DIM);
+        ((delta_fn *)fn)(s, DIM, DIM, DIM, TOKENS, x, x, DIM, x, DIM, gates, out, DIM);
         many = (t = clock_s(1) - t) < many ? t : many;
     }
     printf("%-32s 1 token, %d states: %.2f GB/s read and as much written; %d tokens: %.2f us a token and head\n", name,

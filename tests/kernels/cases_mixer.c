@@ -6,16 +6,21 @@
 #define F(p) ((float *)(void *)(p))
 
 typedef void delta_fn(float *, int64_t, int32_t, int32_t, int32_t, const float *, const float *, int64_t, const float *,
-                      int64_t, const float *, const float *, int64_t, float *, int64_t);
+                      int64_t, const swl_delta_gate *, float *, int64_t);
 
-static float *unit_interval(int64_t n)
+/* Mostly nothing to fold, sometimes all there is. */
+static swl_delta_gate *delta_gates(int32_t n)
 {
-    float *x = ordinary(n, 1.0f);
-    int64_t i;
+    swl_delta_gate *g = mem_take((size_t)n * sizeof *g, 0);
+    float *x = ordinary(3 * n, 1.0f);
+    int32_t i;
 
-    for (i = 0; i < n; i++)
-        x[i] = rng_next() % 16 ? fabsf(x[i]) : (float)PICK(0, 1);
-    return x;
+    for (i = 0; i < n; i++) {
+        g[i].fold = rng_next() % 4 ? 1.0f : rng_next() % 4 ? fabsf(x[3 * i]) : 0.0f;
+        g[i].gain = rng_next() % 16 ? fabsf(x[3 * i + 1]) : 1.0f;
+        g[i].rate = rng_next() % 16 ? fabsf(x[3 * i + 2]) : (float)PICK(0, 1, 1000);
+    }
+    return g;
 }
 
 /* Two calls in a row on the same state, as a prompt in chunks. */
@@ -23,19 +28,16 @@ static bool delta_case(any_fn *ref, any_fn *fn, int32_t type)
 {
     int32_t dk = PICK(128, 128, 16, 32, 64, rng_range(1, 140)), dv = PICK(128, 128, 16, 32, 64, 48, rng_range(1, 140));
     int32_t n_tok = PICK(1, 1, 2, 3, 7, 40), k, call;
-    int64_t lds = dv + PICK(0, 0, 4), ldqk = dk + PICK(0, 0, 3), ldv = dv + PICK(0, 0, 1), ldb = PICK(1, 3),
-            ldo = dv + PICK(0, 0, 2);
+    int64_t lds = dv + PICK(0, 0, 4), ldqk = dk + PICK(0, 0, 3), ldv = dv + PICK(0, 0, 1), ldo = dv + PICK(0, 0, 2);
     float *q = ordinary(n_tok * ldqk, 0.1f), *key = ordinary(n_tok * ldqk, 1.0f), *v = ordinary(n_tok * ldv, 2.0f);
-    float *decay = unit_interval(n_tok * ldb), *beta = unit_interval(n_tok * ldb);
+    swl_delta_gate *gates = delta_gates(n_tok);
     twins s = twins_copy(ordinary(dk * lds, 1.0f), (size_t)(dk * lds) * 4), out = twins_take((size_t)(n_tok * ldo) * 4);
 
     (void)type;
-    case_note("dk %d, dv %d, tokens %d, strides %d %d %d %d %d", dk, dv, n_tok, (int)lds, (int)ldqk, (int)ldv, (int)ldb,
-              (int)ldo);
+    case_note("dk %d, dv %d, tokens %d, strides %d %d %d %d", dk, dv, n_tok, (int)lds, (int)ldqk, (int)ldv, (int)ldo);
     for (k = 0; k < 2; k++)
         for (call = 0; call < 2; call++)
-            ((delta_fn *)(k ? fn : ref))(F(s.at[k]), lds, dk, dv, n_tok, q, key, ldqk, v, ldv, decay, beta, ldb,
-                                         F(out.at[k]), ldo);
+            ((delta_fn *)(k ? fn : ref))(F(s.at[k]), lds, dk, dv, n_tok, q, key, ldqk, v, ldv, gates, F(out.at[k]), ldo);
     return twins_equal(&out, "out") && twins_equal(&s, "state");
 }
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "case_fixture.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,9 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/crc32c.h"
 #include "base/file.h"
+#include "base/mem.h"
 
 static float *run_all(swl_model *m, const int32_t *tokens, int32_t n)
 {
@@ -54,6 +57,93 @@ static void a_saved_state_goes_on_to_the_bit(void **state)
             free(got);
             swl_model_close(m);
         }
+    unlink(path);
+}
+
+/* Puts the decays that wait into the matrices. */
+static void fold_decays(swl_session *s)
+{
+    swl_state *t = s->state;
+    uint64_t n = t->gain_bytes / 4, size = (t->delta_bytes - t->gain_bytes) / t->gain_bytes, i, j;
+
+    for (i = 0; i < n; i++) {
+        for (j = 0; j < size; j++)
+            t->delta[i * size + j] *= t->delta_gain[i];
+        t->delta_gain[i] = 1.0f;
+    }
+}
+
+static size_t cut(char *data, size_t n, size_t at, size_t bytes)
+{
+    memmove(data + at, data + at + bytes, n - at - bytes);
+    return n - bytes;
+}
+
+/* Files of versions 1 and 2 have no gains: as this program's with gains of 1, cut out. */
+static void older_snapshots_are_read(void **state)
+{
+    char path[] = "/tmp/swl-snap-XXXXXX";
+    swl_model *m = open_case("next-a-mlx4", false, 0, 2);
+    size_t row = (size_t)m->config->vocab * sizeof(float);
+    float *want = malloc(row * N), *got = malloc(row * N);
+    const int32_t mark = 6;
+    int n_marks, fd = mkstemp(path);
+
+    (void)state;
+    close(fd);
+    for (n_marks = 0; n_marks < 2; n_marks++) {
+        swl_session *a, *b;
+        const swl_state *t;
+        uint64_t bytes;
+        uint32_t crc;
+        char *data;
+        size_t n, conv, gains;
+
+        assert_int_equal(swl_session_create(&a, m, NULL), SWL_OK);
+        assert_int_equal(swl_session_create(&b, m, NULL), SWL_OK);
+        assert_int_equal(swl_session_eval(a, ids, mark, SWL_LOGITS_NONE, NULL, NULL), SWL_OK);
+        assert_true(a->state->delta_gain[0] < 1.0f && a->state->delta_gain[0] > 0.0f);
+        fold_decays(a);
+        assert_int_equal(swl_session_mark(a, NULL), SWL_OK);
+        assert_int_equal(swl_session_eval(a, ids + mark, 3, SWL_LOGITS_NONE, NULL, NULL), SWL_OK);
+        fold_decays(a);
+        fd = open(path, O_RDWR | O_TRUNC);
+        assert_int_equal(swl_snapshot_write(a, mark + 3, &mark, n_marks, fd, path, NULL), SWL_OK);
+        close(fd);
+        assert_int_equal(swl_file_load(&data, &n, path, 1 << 30, NULL), SWL_OK);
+        t = a->state;
+        conv = (size_t)t->conv_bytes;
+        gains = (size_t)(t->delta_bytes - t->gain_bytes);
+        if (n_marks)
+            n = cut(data, n, n - 4 - (size_t)t->gain_bytes, (size_t)t->gain_bytes);
+        n = cut(data, n, 56 + 4 * (size_t)(mark + 3 + n_marks) + conv + gains, (size_t)t->gain_bytes);
+        data[7] = (char)(1 + n_marks);
+        bytes = n;
+        memcpy(data + 48, &bytes, 8);
+        crc = swl_crc32c(0, data, n - 4);
+        memcpy(data + n - 4, &crc, 4);
+        assert_int_equal(swl_file_save(path, data, n, NULL), SWL_OK);
+        swl_free(data);
+
+        assert_int_equal(swl_session_eval(b, ids, 8, SWL_LOGITS_NONE, NULL, NULL), SWL_OK); /* must not matter */
+        assert_int_equal(swl_session_mark(b, NULL), SWL_OK);
+        assert_int_equal(swl_session_load(b, path, NULL), SWL_OK);
+        assert_int_equal(swl_session_eval(a, ids + 9, N - 9, SWL_LOGITS_ALL, want, NULL), SWL_OK);
+        assert_int_equal(swl_session_eval(b, ids + 9, N - 9, SWL_LOGITS_ALL, got, NULL), SWL_OK);
+        assert_memory_equal(got, want, row * (N - 9));
+        assert_int_equal(swl_session_rewind(b, 8), n_marks ? mark : 0);
+        if (n_marks) {
+            assert_int_equal(swl_session_rewind(a, 8), mark);
+            assert_int_equal(swl_session_eval(a, ids + 9, N - 9, SWL_LOGITS_ALL, want, NULL), SWL_OK);
+            assert_int_equal(swl_session_eval(b, ids + 9, N - 9, SWL_LOGITS_ALL, got, NULL), SWL_OK);
+            assert_memory_equal(got, want, row * (N - 9));
+        }
+        swl_session_free(a);
+        swl_session_free(b);
+    }
+    free(want);
+    free(got);
+    swl_model_close(m);
     unlink(path);
 }
 
@@ -574,6 +664,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_saved_state_goes_on_to_the_bit),
+        cmocka_unit_test(older_snapshots_are_read),
         cmocka_unit_test(foreign_and_damaged_snapshots_are_refused),
         cmocka_unit_test(refusals_leave_the_session_as_it_was),
         cmocka_unit_test(a_batch_gives_the_bits_of_each_conversation_alone),

@@ -24,8 +24,8 @@ void swl_axpy_neon(float *x, float a, const float *y, int32_t n);
 void swl_conv_silu_neon(float *out, int64_t ldo, float *state, const float *u, int64_t ldu, const float *w, int64_t lds,
                         int32_t n, int32_t n_tok, int32_t width);
 void swl_delta_scan_neon(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
-                         int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
-                         float *out, int64_t ldo);
+                         int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *gates, float *out,
+                         int64_t ldo);
 void swl_rope_neon(float *x, int32_t n_rot, const float *cos, const float *sin);
 void swl_attn_f16_neon(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
                        int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);

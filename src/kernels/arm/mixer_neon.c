@@ -13,54 +13,53 @@
  * for 128 keys and 32 columns, then stays near. Sums of a column are one vector element, i ascending.
  */
 INLINE void delta_columns(float *s, int64_t lds, int32_t dk, int32_t n_tok, const float *q, const float *k,
-                          int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
-                          float *out, int64_t ldo, int n4)
+                          int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *g, float *out, int64_t ldo,
+                          int n4)
 {
-    float32x4_t kv[8], d[8], o[8], old;
+    float32x4_t kv[8], d[8], o[8];
     int32_t t, i;
     int j;
 
-    for (t = 0; t < n_tok; t++, q += ldqk, k += ldqk, v += ldv, out += ldo) {
-        float a = decay[t * ldb], b = beta[t * ldb];
-
+    for (t = 0; t < n_tok; t++, q += ldqk, k += ldqk, v += ldv, g++, out += ldo) {
 #pragma GCC unroll 16
         for (j = 0; j < n4; j++)
             kv[j] = o[j] = vdupq_n_f32(0.0f);
+        for (i = 0; i < dk && g->fold != 1.0f; i++)
+#pragma GCC unroll 16
+            for (j = 0; j < n4; j++)
+                vst1q_f32(s + i * lds + 4 * j, vmulq_n_f32(vld1q_f32(s + i * lds + 4 * j), g->fold));
+        for (i = 0; i < dk; i++)
+#pragma GCC unroll 16
+            for (j = 0; j < n4; j++)
+                kv[j] = vfmaq_n_f32(kv[j], vld1q_f32(s + i * lds + 4 * j), k[i]);
+#pragma GCC unroll 16
+        for (j = 0; j < n4; j++)
+            d[j] = vmulq_n_f32(vfmsq_n_f32(vld1q_f32(v + 4 * j), kv[j], g->gain), g->rate);
         for (i = 0; i < dk; i++)
 #pragma GCC unroll 16
             for (j = 0; j < n4; j++) {
-                old = vmulq_n_f32(vld1q_f32(s + i * lds + 4 * j), a);
-                kv[j] = vfmaq_n_f32(kv[j], old, k[i]);
+                float32x4_t x = vfmaq_n_f32(vld1q_f32(s + i * lds + 4 * j), d[j], k[i]);
+                vst1q_f32(s + i * lds + 4 * j, x);
+                o[j] = vfmaq_n_f32(o[j], x, q[i]);
             }
 #pragma GCC unroll 16
         for (j = 0; j < n4; j++)
-            d[j] = vmulq_n_f32(vsubq_f32(vld1q_f32(v + 4 * j), kv[j]), b);
-        for (i = 0; i < dk; i++)
-#pragma GCC unroll 16
-            for (j = 0; j < n4; j++) {
-                old = vmulq_n_f32(vld1q_f32(s + i * lds + 4 * j), a);
-                old = vfmaq_n_f32(old, d[j], k[i]);
-                vst1q_f32(s + i * lds + 4 * j, old);
-                o[j] = vfmaq_n_f32(o[j], old, q[i]);
-            }
-#pragma GCC unroll 16
-        for (j = 0; j < n4; j++)
-            vst1q_f32(out + 4 * j, o[j]);
+            vst1q_f32(out + 4 * j, vmulq_n_f32(o[j], g->gain));
     }
 }
 
 void swl_delta_scan_neon(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
-                         int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
-                         float *out, int64_t ldo)
+                         int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *gates, float *out,
+                         int64_t ldo)
 {
     int32_t j = 0;
 
     for (; j + 32 <= dv; j += 32)
-        delta_columns(s + j, lds, dk, n_tok, q, k, ldqk, v + j, ldv, decay, beta, ldb, out + j, ldo, 8);
+        delta_columns(s + j, lds, dk, n_tok, q, k, ldqk, v + j, ldv, gates, out + j, ldo, 8);
     for (; j + 8 <= dv; j += 8)
-        delta_columns(s + j, lds, dk, n_tok, q, k, ldqk, v + j, ldv, decay, beta, ldb, out + j, ldo, 2);
+        delta_columns(s + j, lds, dk, n_tok, q, k, ldqk, v + j, ldv, gates, out + j, ldo, 2);
     if (j < dv)
-        swl_delta_scan_ref(s + j, lds, dk, dv - j, n_tok, q, k, ldqk, v + j, ldv, decay, beta, ldb, out + j, ldo);
+        swl_delta_scan_ref(s + j, lds, dk, dv - j, n_tok, q, k, ldqk, v + j, ldv, gates, out + j, ldo);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */

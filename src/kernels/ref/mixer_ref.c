@@ -9,41 +9,39 @@ enum { COLUMNS = 64 }; /* value columns that are carried through a token togethe
 
 /* Columns do not depend on one another, so a block of them goes through the whole chunk before the next. */
 static void delta_columns(float *s, int64_t lds, int32_t dk, int32_t n, int32_t n_tok, const float *q, const float *k,
-                          int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
-                          float *out, int64_t ldo)
+                          int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *g, float *out, int64_t ldo)
 {
     float kv[COLUMNS], d[COLUMNS], o[COLUMNS];
     int32_t t, i, j;
 
-    for (t = 0; t < n_tok; t++, q += ldqk, k += ldqk, v += ldv, out += ldo) {
-        float a = decay[t * ldb], b = beta[t * ldb];
-
+    for (t = 0; t < n_tok; t++, q += ldqk, k += ldqk, v += ldv, g++, out += ldo) {
         for (j = 0; j < n; j++)
             kv[j] = o[j] = 0.0f;
         for (i = 0; i < dk; i++)
-            for (j = 0; j < n; j++)
-                kv[j] = fmaf(k[i], a * s[i * lds + j], kv[j]);
+            for (j = 0; j < n; j++) {
+                s[i * lds + j] *= g->fold;
+                kv[j] = fmaf(k[i], s[i * lds + j], kv[j]);
+            }
         for (j = 0; j < n; j++)
-            d[j] = (v[j] - kv[j]) * b;
+            d[j] = fmaf(-g->gain, kv[j], v[j]) * g->rate;
         for (i = 0; i < dk; i++)
             for (j = 0; j < n; j++) {
-                s[i * lds + j] = fmaf(k[i], d[j], a * s[i * lds + j]);
+                s[i * lds + j] = fmaf(k[i], d[j], s[i * lds + j]);
                 o[j] = fmaf(q[i], s[i * lds + j], o[j]);
             }
         for (j = 0; j < n; j++)
-            out[j] = o[j];
+            out[j] = g->gain * o[j];
     }
 }
 
 void swl_delta_scan_ref(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
-                        int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
-                        float *out, int64_t ldo)
+                        int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *gates, float *out, int64_t ldo)
 {
     int32_t j;
 
     for (j = 0; j < dv; j += COLUMNS)
-        delta_columns(s + j, lds, dk, dv - j < COLUMNS ? dv - j : COLUMNS, n_tok, q, k, ldqk, v + j, ldv, decay, beta,
-                      ldb, out + j, ldo);
+        delta_columns(s + j, lds, dk, dv - j < COLUMNS ? dv - j : COLUMNS, n_tok, q, k, ldqk, v + j, ldv, gates,
+                      out + j, ldo);
 }
 
 static float load(const void *p, bool half, int64_t i)

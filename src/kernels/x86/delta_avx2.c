@@ -1,6 +1,6 @@
 /*
  * delta_avx2.c: the gated delta rule, one pass over the state per token of a chunk as in delta_avx512.c: the update of
- * a token leaves decay * S of the next one, in rows of its own, and only the last token leaves S. Columns that do not
+ * a token leaves fold * S of the next one, in rows of its own, and only the last token leaves S. Columns that do not
  * fill a register are left to the reference.
  */
 #include "kernels/x86/x86.h"
@@ -18,8 +18,10 @@ enum {
 };
 
 typedef struct token {
-    const float *q, *k, *v, *next_k;
-    float decay, beta, next_decay;
+    const float *q, *k, *v;
+    swl_delta_gate gate;
+    const float *next_k;
+    float next_fold;
     float *out;
 } token;
 
@@ -29,10 +31,10 @@ typedef struct block {
     int64_t ld;
 } block;
 
-/* kv = k^T (decay S) before the first token. keep: decay * S is written to `to`. */
+/* kv = k^T (fold S) before the first token. keep: fold * S is written to `to`. */
 INLINE void first_pass(block s, block to, int32_t dk, const token *t, __m256 *kv, bool keep, int width)
 {
-    __m256 a = _mm256_set1_ps(t->decay), k, x;
+    __m256 fold = _mm256_set1_ps(t->gate.fold), k, x;
     int32_t i;
     int c;
 
@@ -43,7 +45,7 @@ INLINE void first_pass(block s, block to, int32_t dk, const token *t, __m256 *kv
         k = _mm256_set1_ps(t->k[i]);
 #pragma GCC unroll 8
         for (c = 0; c < width; c++) {
-            x = _mm256_mul_ps(a, _mm256_loadu_ps(s.at + 8 * c));
+            x = _mm256_mul_ps(fold, _mm256_loadu_ps(s.at + 8 * c));
             kv[c] = _mm256_fmadd_ps(k, x, kv[c]);
             if (keep)
                 _mm256_storeu_ps(to.at + 8 * c, x);
@@ -51,17 +53,20 @@ INLINE void first_pass(block s, block to, int32_t dk, const token *t, __m256 *kv
     }
 }
 
-/* One token, from s to `to`. scaled: s holds decay * S already. more: another token follows, and `to` gets its decay
- * times the new S. */
-INLINE void token_pass(block s, block to, int32_t dk, const token *t, __m256 *kv, bool scaled, bool more, int width)
+/* One token, from s to `to`. folded: s holds fold * S already. more: another token follows; folds: and its fold is not 1:
+ * `to` gets that times the new S. */
+INLINE void token_pass(block s, block to, int32_t dk, const token *t, __m256 *kv, bool folded, bool more, bool folds,
+                       int width)
 {
-    __m256 a = _mm256_set1_ps(t->decay), next_a = _mm256_set1_ps(t->next_decay), d[WIDE], o[WIDE];
+    __m256 fold = _mm256_set1_ps(t->gate.fold), gain = _mm256_set1_ps(t->gate.gain);
+    __m256 next_fold = _mm256_set1_ps(t->next_fold), d[WIDE], o[WIDE];
     int32_t i;
     int c;
 
 #pragma GCC unroll 8
     for (c = 0; c < width; c++) {
-        d[c] = _mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(t->v + 8 * c), kv[c]), _mm256_set1_ps(t->beta));
+        d[c] = _mm256_fnmadd_ps(gain, kv[c], _mm256_loadu_ps(t->v + 8 * c));
+        d[c] = _mm256_mul_ps(d[c], _mm256_set1_ps(t->gate.rate));
         o[c] = kv[c] = _mm256_setzero_ps();
     }
     for (i = 0; i < dk; i++, s.at += s.ld, to.at += to.ld) {
@@ -71,24 +76,25 @@ INLINE void token_pass(block s, block to, int32_t dk, const token *t, __m256 *kv
         for (c = 0; c < width; c++) {
             __m256 x = _mm256_loadu_ps(s.at + 8 * c);
 
-            x = _mm256_fmadd_ps(k, d[c], scaled ? x : _mm256_mul_ps(a, x));
+            x = _mm256_fmadd_ps(k, d[c], folded ? x : _mm256_mul_ps(fold, x));
             o[c] = _mm256_fmadd_ps(q, x, o[c]);
-            if (more) {
-                x = _mm256_mul_ps(next_a, x);
+            if (folds)
+                x = _mm256_mul_ps(next_fold, x);
+            if (more)
                 kv[c] = _mm256_fmadd_ps(_mm256_set1_ps(t->next_k[i]), x, kv[c]);
-            }
             _mm256_storeu_ps(to.at + 8 * c, x);
         }
     }
 #pragma GCC unroll 8
     for (c = 0; c < width; c++)
-        _mm256_storeu_ps(t->out + 8 * c, o[c]);
+        _mm256_storeu_ps(t->out + 8 * c, _mm256_mul_ps(gain, o[c]));
 }
 
 typedef struct scan {
     int32_t dk, n_tok;
-    const float *q, *k, *v, *decay, *beta;
-    int64_t ldqk, ldv, ldb, ldo;
+    const float *q, *k, *v;
+    const swl_delta_gate *gates;
+    int64_t ldqk, ldv, ldo;
     float *out;
 } scan;
 
@@ -97,10 +103,9 @@ static token token_at(const scan *p, int32_t i, int32_t col)
     int32_t next = i + 1 < p->n_tok ? i + 1 : i;
     token t = {.q = p->q + i * p->ldqk, .k = p->k + i * p->ldqk, .v = p->v + i * p->ldv + col};
 
-    t.decay = p->decay[i * p->ldb];
-    t.beta = p->beta[i * p->ldb];
+    t.gate = p->gates[i];
     t.next_k = p->k + next * p->ldqk;
-    t.next_decay = p->decay[next * p->ldb];
+    t.next_fold = p->gates[next].fold;
     t.out = p->out + i * p->ldo + col;
     return t;
 }
@@ -116,16 +121,18 @@ INLINE void columns(const scan *p, block s, block work, int32_t col, int width, 
     first_pass(s, work, p->dk, &t, kv, apart, width);
     for (i = 0; i + 1 < p->n_tok; i++) {
         t = token_at(p, i, col);
-        if (apart || i > 0)
-            token_pass(work, work, p->dk, &t, kv, true, true, width);
+        if (!apart && i == 0)
+            token_pass(s, s, p->dk, &t, kv, false, true, true, width);
+        else if (t.next_fold != 1.0f)
+            token_pass(work, work, p->dk, &t, kv, true, true, true, width);
         else
-            token_pass(s, s, p->dk, &t, kv, false, true, width);
+            token_pass(work, work, p->dk, &t, kv, true, true, false, width);
     }
     t = token_at(p, i, col);
     if (apart || i > 0)
-        token_pass(work, s, p->dk, &t, kv, true, false, width);
+        token_pass(work, s, p->dk, &t, kv, true, false, false, width);
     else
-        token_pass(s, s, p->dk, &t, kv, false, false, width);
+        token_pass(s, s, p->dk, &t, kv, false, false, false, width);
 }
 
 static void narrow_columns(const scan *p, block s, int32_t col)
@@ -139,10 +146,10 @@ static void narrow_columns(const scan *p, block s, int32_t col)
 }
 
 void swl_delta_scan_avx2(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
-                         int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
-                         float *out, int64_t ldo)
+                         int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *gates, float *out,
+                         int64_t ldo)
 {
-    scan p = {dk, n_tok, q, k, v, decay, beta, ldqk, ldv, ldb, ldo, out};
+    scan p = {dk, n_tok, q, k, v, gates, ldqk, ldv, ldo, out};
     int32_t col = 0;
 
     if (n_tok == 1)
@@ -153,6 +160,5 @@ void swl_delta_scan_avx2(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t 
     for (; col + 8 <= dv; col += 8)
         columns(&p, (block){s + col, lds}, (block){s + col, lds}, col, 1, false);
     if (col < dv)
-        swl_delta_scan_ref(s + col, lds, dk, dv - col, n_tok, q, k, ldqk, v + col, ldv, decay, beta, ldb, out + col,
-                           ldo);
+        swl_delta_scan_ref(s + col, lds, dk, dv - col, n_tok, q, k, ldqk, v + col, ldv, gates, out + col, ldo);
 }

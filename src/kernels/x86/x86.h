@@ -31,8 +31,8 @@ void swl_f32_to_f16_avx512(uint16_t *dst, const float *src, int64_t n);
 float swl_softmax_exp_avx512(float *p, const float *x, int32_t n);
 
 void swl_delta_scan_avx512(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
-                           int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta,
-                           int64_t ldb, float *out, int64_t ldo);
+                           int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *gates, float *out,
+                           int64_t ldo);
 void swl_attn_f16_avx512(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
                          int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
 void swl_attn_f32_avx512(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
@@ -62,8 +62,8 @@ void swl_f32_to_f16_avx2(uint16_t *dst, const float *src, int64_t n);
 float swl_softmax_exp_avx2(float *p, const float *x, int32_t n);
 
 void swl_delta_scan_avx2(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
-                         int64_t ldqk, const float *v, int64_t ldv, const float *decay, const float *beta, int64_t ldb,
-                         float *out, int64_t ldo);
+                         int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *gates, float *out,
+                         int64_t ldo);
 void swl_attn_f16_avx2(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
                        int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
 void swl_attn_f32_avx2(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,

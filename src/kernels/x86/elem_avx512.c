@@ -219,42 +219,55 @@ float swl_softmax_exp_avx512(float *p, const float *x, int32_t n)
 /* ---- quantisation ---------------------------------------------------------------------------------------- */
 
 /* Sixteen values to -127..127, with NaN to -127. Those outside the mask become 0. */
-INLINE __m128i quantise_16(__m512 x, __m512 inv, __mmask16 m)
+INLINE __m512i quantise_16(__m512 x, __m512 inv, __mmask16 m)
 {
-    __m512 r = _mm512_roundscale_ps(_mm512_mul_ps(x, inv), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m512 r = _mm512_max_ps(_mm512_mul_ps(x, inv), _mm512_set1_ps(-127.0f));
 
-    r = _mm512_min_ps(_mm512_max_ps(r, _mm512_set1_ps(-127.0f)), _mm512_set1_ps(127.0f));
-    return _mm512_cvtepi32_epi8(_mm512_maskz_cvtps_epi32(m, r));
+    return _mm512_maskz_cvt_roundps_epi32(m, _mm512_min_ps(r, _mm512_set1_ps(127.0f)),
+                                          _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-static void quantise_group(const float *x, int32_t n, int8_t *q, float *scale, int32_t *sum)
+/* Bytes go to memory and into sums from one register: a load would wait for the stores of its parts. */
+INLINE void quantise_group(const float *x, int32_t n, int8_t *q, float *scale, int32_t *sum)
 {
+    const __m512i by_four = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     __m512 v[4], max = _mm512_setzero_ps();
-    __m512i s;
+    __mmask16 m[4];
+    __m512i c[4], s;
     float top;
     int i;
 
     for (i = 0; i < 4; i++) {
-        v[i] = _mm512_maskz_loadu_ps(low16(n < 16 * i ? 0 : n - 16 * i), x + 16 * i);
+        m[i] = low16(n < 16 * i ? 0 : n - 16 * i);
+        v[i] = _mm512_maskz_loadu_ps(m[i], x + 16 * i);
         max = _mm512_max_ps(_mm512_abs_ps(v[i]), max);
     }
     top = _mm512_reduce_max_ps(max);
     *scale = top / 127.0f;
     max = _mm512_set1_ps(top > 0.0f ? 127.0f / top : 0.0f);
     for (i = 0; i < 4; i++)
-        _mm_storeu_si128((void *)(q + 16 * i), quantise_16(v[i], max, low16(n < 16 * i ? 0 : n - 16 * i)));
-    s = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), _mm512_loadu_si512(q));
+        c[i] = quantise_16(v[i], max, m[i]);
+    s = _mm512_packs_epi16(_mm512_packs_epi32(c[0], c[1]), _mm512_packs_epi32(c[2], c[3]));
+    s = _mm512_permutexvar_epi32(by_four, s);
+    _mm512_storeu_si512(q, s);
+    s = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), s);
     s = _mm512_add_epi32(s, _mm512_shuffle_epi32(s, 0x4e));
     s = _mm512_add_epi32(s, _mm512_shuffle_epi32(s, 0xb1));
-    s = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), s);
-    _mm_storeu_si128((void *)sum, _mm512_castsi512_si128(s));
+    _mm_storeu_si128((void *)sum, _mm512_castsi512_si128(_mm512_permutexvar_epi32(by_four, s)));
 }
 
 void swl_quantise_act_avx512(const float *x, int32_t cols, int8_t *q, float *scale, int32_t *sum)
 {
-    int32_t g;
+    int32_t left;
 
-    for (g = 0; g * SWL_ACT_GROUP < cols; g++)
-        quantise_group(x + g * SWL_ACT_GROUP, cols - g * SWL_ACT_GROUP, q + g * SWL_ACT_GROUP, scale + g,
-                       sum + g * (SWL_ACT_GROUP / SWL_ACT_SUM));
+    for (left = cols; left > 0; left -= SWL_ACT_GROUP) {
+        if (left >= SWL_ACT_GROUP)
+            quantise_group(x, SWL_ACT_GROUP, q, scale, sum);
+        else
+            quantise_group(x, left, q, scale, sum);
+        x += SWL_ACT_GROUP;
+        q += SWL_ACT_GROUP;
+        scale++;
+        sum += SWL_ACT_GROUP / SWL_ACT_SUM;
+    }
 }

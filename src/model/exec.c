@@ -181,12 +181,13 @@ typedef struct ffn_run {
 } ffn_run;
 
 /* silu(gate) * up for one pair and one block of rows. A block is a whole number of activation groups (or the end of the
- * row), so it is quantised here, while it is in the cache. */
-static void finish_block(struct swl_model *m, int64_t pair, const swl_ffn_job *j, const float *gate, const float *up)
+ * row), so it is quantised here, while it is in the cache; the floats are left in gate unless down wants them. */
+static void finish_block(struct swl_model *m, const swl_matrix *down, int64_t pair, const swl_ffn_job *j, float *gate,
+                         const float *up)
 {
     const swl_act *h = &m->work.pair_h;
     int64_t at = pair * h->ldq + j->row;
-    float *x = h->x + pair * h->ldx + j->row;
+    float *x = pick_matmul(m, down, false) == m->k.matmul_f[down->type] ? h->x + pair * h->ldx + j->row : gate;
 
     m->k.silu_mul(x, gate, up, j->n_rows);
     if (!m->exact)
@@ -216,7 +217,7 @@ static void gate_up_job(void *arg, int32_t i, int32_t next, int32_t worker)
         pick_matmul(m, &w_gate, false)(&w_gate, j->row, j->n_rows, r->in, tok, n, gate, SWL_FFN_LD);
         pick_matmul(m, &w_up, false)(&w_up, j->row, j->n_rows, r->in, tok, n, up, SWL_FFN_LD);
         for (k = 0; k < n; k++)
-            finish_block(m, (int64_t)u->pair0 + t + k, j, gate + k * SWL_FFN_LD, up + k * SWL_FFN_LD);
+            finish_block(m, &u->w.down, (int64_t)u->pair0 + t + k, j, gate + k * SWL_FFN_LD, up + k * SWL_FFN_LD);
     }
 }
 

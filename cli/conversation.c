@@ -248,6 +248,7 @@ swl_status conversation_load(conversation *c, const char *name, swl_error *err)
     if (st == SWL_E_NOT_FOUND)
         st = fail(err, SWL_E_NOT_FOUND, "no conversation was saved as %s (%s); /sessions in a chat lists them", name, path);
     if (!st && !state_kept && !opt_on(&c->a, OPT_QUIET))
-        note("%s was written with another model; its messages will be read again", name);
+        note("what %s keeps beside its messages is of another model or program, or damaged; the messages will be read again",
+             name);
     return st;
 }

@@ -1,7 +1,8 @@
 /*
  * snapshot.c: a conversation on disk.
  *
- *   offset  0  8 bytes   "SWLSNAP" and a version byte, 3; 1 and 2 have no gains, all of which are 1 then
+ *   offset  0  8 bytes   "SWLSNAP" and a version byte, 3; 1 and 2 have no gains, all of which are 1 then (and
+ *                        were rounded otherwise: an answer may differ from that of a conversation without a file)
  *           8  32        fingerprint of the model
  *          40  u8        1: float32 KV (exact mode), 0: float16
  *          41  u8        marks

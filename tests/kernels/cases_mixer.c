@@ -27,7 +27,7 @@ static swl_delta_gate *delta_gates(int32_t n)
 static bool delta_case(any_fn *ref, any_fn *fn, int32_t type)
 {
     int32_t dk = PICK(128, 128, 16, 32, 64, rng_range(1, 140)), dv = PICK(128, 128, 16, 32, 64, 48, rng_range(1, 140));
-    int32_t n_tok = PICK(1, 1, 2, 3, 7, 40), k, call;
+    int32_t n_tok = PICK(1, 1, 2, 3, 7, 40, 150), k, call;
     int64_t lds = dv + PICK(0, 0, 4), ldqk = dk + PICK(0, 0, 3), ldv = dv + PICK(0, 0, 1), ldo = dv + PICK(0, 0, 2);
     float *q = ordinary(n_tok * ldqk, 0.1f), *key = ordinary(n_tok * ldqk, 1.0f), *v = ordinary(n_tok * ldv, 2.0f);
     swl_delta_gate *gates = delta_gates(n_tok);

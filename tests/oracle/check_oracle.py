@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run the built programs over every reference here.
 
-usage: check_oracle.py SWIFTLET [--score SCORE_IDS] [--qpack DIR] [--demo DIR] [--tolerance X] [NAME ...]
+usage: check_oracle.py SWIFTLET [NAME ...] [--score SCORE_IDS] [--qpack DIR] [--demo DIR] [--tolerance X]
   SWIFTLET     the command line program        --score    tests/model/score_ids, for logits and prose
   --qpack DIR  the demo model as a container
   --demo DIR   the demo model in bfloat16, which is not part of the repository; its checks are skipped without it

@@ -178,6 +178,11 @@ swl_status swl_snapshot_save(const swl_session *s, const char *path, swl_error *
 
 /* ---- reading ---- */
 
+static bool known_version(const uint8_t *head)
+{
+    return head[7] >= VERSION_FIRST && head[7] <= VERSION;
+}
+
 /* Why a head is not one that this session can take. */
 static swl_status check_head(snapshot *p, uint64_t base, uint64_t size)
 {
@@ -194,7 +199,7 @@ static swl_status check_head(snapshot *p, uint64_t base, uint64_t size)
         return st;
     if (memcmp(found, magic, sizeof magic))
         return swl_fail_at(p->err, SWL_E_CORRUPT, path, at, "%s is not a snapshot of this program", path);
-    if (found[7] < VERSION_FIRST || found[7] > VERSION)
+    if (!known_version(found))
         return swl_fail_at(p->err, SWL_E_UNSUPPORTED, path, at + 7, "%s: snapshot version %d, expected %d to %d", path, found[7],
                            VERSION_FIRST, VERSION);
     if (memcmp(found + 8, want + 8, 32))
@@ -366,7 +371,7 @@ swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, int32_t n
     if (st)
         return st;
     st = swl_file_read_at(fd, path, 0, head, HEAD_BYTES, err);
-    if (!st && (memcmp(head, magic, sizeof magic) || head[7] < VERSION_FIRST || head[7] > VERSION))
+    if (!st && (memcmp(head, magic, sizeof magic) || !known_version(head)))
         st = swl_fail_at(err, SWL_E_CORRUPT, path, 0, "%s is not a snapshot of this program", path);
     memcpy(&n, head + 44, 4);
     if (!st && n > (uint32_t)n_max)

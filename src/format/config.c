@@ -151,7 +151,7 @@ static swl_status read_sizes(const reader *r, swl_config *c)
         {"max_position_embeddings", SWL_REQUIRED, 1, CTX_MAX, &c->ctx_max},
         {"num_attention_heads", SWL_REQUIRED, 1, HEADS_MAX, &c->n_heads},
         {"num_key_value_heads", SWL_REQUIRED, 1, HEADS_MAX, &c->n_kv_heads},
-        {"head_dim", SWL_OPTIONAL, 2, HEAD_MAX, &c->head_dim},
+        {"head_dim", SWL_OPTIONAL, 2, SWL_HEAD_DIM_MAX, &c->head_dim},
         {"linear_num_key_heads", SWL_REQUIRED, 1, HEADS_MAX, &c->n_k_heads},
         {"linear_num_value_heads", SWL_REQUIRED, 1, HEADS_MAX, &c->n_v_heads},
         {"linear_key_head_dim", SWL_REQUIRED, 1, HEAD_MAX, &c->k_dim},

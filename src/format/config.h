@@ -16,7 +16,8 @@ typedef struct swl_layer_plan {
     swl_ffn ffn;
 } swl_layer_plan;
 
-#define SWL_LAYERS_MAX 512
+#define SWL_LAYERS_MAX   512
+#define SWL_HEAD_DIM_MAX 512 /* of attention */
 
 typedef struct swl_config {
     swl_family family;

@@ -20,6 +20,10 @@
 #define SWL_ACT_GROUP     64   /* activation elements that share an int8 scale */
 #define SWL_ACT_SUM       16   /* activation elements per entry of `sum` */
 #define SWL_ATTN_BLOCK    64   /* keys per online-softmax step */
+#define SWL_KV_BLOCK      16   /* keys that lie together */
+#define SWL_KV_MAX        2047 /* queries, keys and values as integers: -2047 to 2047 */
+#define SWL_KV_WEIGHT_MAX 16383 /* probabilities as integers; SWL_ATTN_BLOCK of them times values fit into 32 bits */
+#define SWL_HEAD_MAX      512  /* elements of a head, so that the product of two vectors fits into 32 bits */
 #define SWL_ATTN_SEGMENT  1024 /* keys per independent softmax part; parts are merged in order */
 
 /*
@@ -55,6 +59,27 @@ typedef void swl_matmul_fn(const swl_matrix *w, int32_t row0, int32_t n_rows, co
 typedef struct swl_delta_gate {
     float fold, gain, rate;
 } swl_delta_gate;
+
+/* The elements of a head with those that fill up the last sixteen, which are 0. */
+static inline int32_t swl_head_padded(int32_t dim)
+{
+    return (dim + 15) / 16 * 16;
+}
+
+/*
+ * Keys and values of one KV head, in blocks of SWL_KV_BLOCK keys. A block of k has lines for two elements (0 and 1, 2 and
+ * 3, ...) of all sixteen keys, key by key; one of v has for sixteen elements lines for two keys, element by element, then
+ * the same for the next elements. So both are multiplied alike: a line holds a pair for each of sixteen sums.
+ *   k, v              element i of key j is k[j / 16 * ld + (i / 2 * 16 + j % 16) * 2 + i % 2] and
+ *                     v[j / 16 * ld + ((i / 16 * 8 + j % 16 / 2) * 16 + i % 16) * 2 + j % 2], i below swl_head_padded(dim)
+ *   k_scale, v_scale  of key j at [j / 16 * ld_scale + j % 16]
+ * Places of a block whose keys do not exist yet hold any values that were written, or 0.
+ */
+typedef struct swl_kv {
+    const int16_t *k, *v;
+    const float *k_scale, *v_scale;
+    int64_t ld, ld_scale; /* from block to block, ld a multiple of 32 */
+} swl_kv;
 
 typedef struct swl_kernels {
     swl_matmul_fn *matmul_q[SWL_W_COUNT]; /* NULL for formats that are not quantised */
@@ -96,20 +121,32 @@ typedef struct swl_kernels {
      * b = x_j*c, y_j = fma(x_i, s, b). */
     void (*rope)(float *x, int32_t n_rot, const float *cos, const float *sin);
 
+    /* A query, key or value of n elements: q = round-half-even(x * (2047 / max|x|)), zeros up to swl_head_padded(n);
+     * scale = max|x| / 2047. */
+    void (*quantise_kv)(const float *x, int32_t n, int16_t *q, float *scale);
+
     /*
      * One part of attention: n_rows consecutive rows of a conversation, each with n_q queries of one KV head. Row r
-     * sees the first n_keys + r keys, but no more than SWL_ATTN_SEGMENT; n_keys is 1 to that. q: [n_rows][n_q][dim];
-     * k, v: row stride ldkv elements, float16 or float32. Gives per query the running maximum m, the sum l and the
-     * unnormalised output o: m, l: [n_rows][n_q], o: [n_rows][n_q][dim]. Per query, blocks of SWL_ATTN_BLOCK keys:
-     * score = dot(q, k) * scale (16 lanes); m' = max; c = exp(m - m'); p = exp(score - m'); l = fma(l, c, sum of p
-     * over 16 lanes); o = o * c, then fma(p_j, v_j, o).
+     * sees the first n_keys + r keys, but no more than SWL_ATTN_SEGMENT; n_keys is 1 to that. dim: elements of a head,
+     * padded. q: [n_rows][n_q][dim]; q_scale: [n_rows][n_q], times what scores are scaled with. Gives per query the
+     * running maximum m, the sum l and the unnormalised output o: m, l: [n_rows][n_q], o: [n_rows][n_q][dim]. Per query,
+     * blocks of SWL_ATTN_BLOCK keys, sums of integers being exact and so free in their order:
+     *   score_j = (float)(q . k_j) * (q_scale * k_scale_j);  top = max score + 0 (no -0);  p_j = exp(score_j - top)
+     *   V = max v_scale of the block's keys that the row sees;  w_j = round-half-even(p_j * (v_scale_j * (16383 / V)))
+     *   m' = max(m, top);  a = exp(m - m');  b = exp(top - m');  l = fma(l, a, b * sum of p over 16 lanes)
+     *   o = fma((float)sum of w_j v_j, b * (V / 16383), o * a)
+     * (blocks and their running maximum: Dao, FlashAttention-2, section 3.1).
      */
-    void (*attn_f16)(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
-                     int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
-    void (*attn_f32)(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
-                     int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
+    void (*attn_kv)(const int16_t *q, const float *q_scale, int32_t n_rows, int32_t n_q, int32_t dim, const swl_kv *kv,
+                    int32_t n_keys, float *m, float *l, float *o);
 
-    void (*f32_to_f16)(uint16_t *dst, const float *src, int64_t n); /* round to nearest even */
+    /*
+     * The same in float32, dim as it is. k, v: row stride ldkv elements. Per block of keys: score = dot(q, k) * scale (16 lanes);
+     * m' = max; c = exp(m - m'); p = exp(score - m'); l = fma(l, c, sum of p over 16 lanes); o = o * c, then
+     * fma(p_j, v_j, o).
+     */
+    void (*attn_f32)(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const float *k, const float *v,
+                     int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
 
     /* p[i] = exp(x[i] - max), returns the sum over 16 lanes. p may be x. */
     float (*softmax_exp)(float *p, const float *x, int32_t n);

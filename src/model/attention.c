@@ -8,6 +8,8 @@
 
 #include "model/model.h"
 
+_Static_assert(SWL_HEAD_DIM_MAX <= SWL_HEAD_MAX, "what a config may have is what attention can take");
+
 typedef struct attn_run {
     struct swl_model *m;
     const swl_layer *l;
@@ -17,12 +19,15 @@ typedef struct attn_run {
     int32_t n_segments;        /* per (row, KV head) when segments are jobs of their own; 0: one job does them all */
 } attn_run;
 
-static uint8_t *kv_row(const attn_run *r, int32_t row, int32_t v, int32_t pos)
+static swl_state *state_of(const attn_run *r, int32_t row)
 {
-    const swl_config *c = r->m->config;
+    return r->m->work.state_of[r->row0 + row];
+}
 
-    return swl_state_kv(r->m, r->m->work.state_of[r->row0 + row], r->l->mixer_index, v) +
-           (int64_t)pos * c->n_kv_heads * c->head_dim * swl_kv_elem_bytes(r->m);
+/* Floats from one head's output to the next, and of a query, which takes no more. */
+static int32_t head_floats(const struct swl_model *m)
+{
+    return m->exact ? m->config->head_dim : swl_head_padded(m->config->head_dim);
 }
 
 /* Norm and rotation of the row's queries and keys; key and value go to the cache. */
@@ -31,7 +36,7 @@ static void prepare_job(void *arg, int32_t row, int32_t worker)
     const attn_run *r = arg;
     struct swl_model *m = r->m;
     const swl_config *c = m->config;
-    int32_t dim = c->head_dim, h, half = c->rotary_dims / 2, n_kv = c->n_kv_heads * dim, pos = m->work.pos[r->row0 + row];
+    int32_t dim = c->head_dim, h, half = c->rotary_dims / 2, pos = m->work.pos[r->row0 + row];
     const float *cs = m->work.rope_cos + (int64_t)(r->row0 + row) * half, *sn = m->work.rope_sin + (int64_t)(r->row0 + row) * half;
     float *q = m->work.group + (int64_t)row * m->work.group_width, *k = q + 2 * c->n_heads * dim;
 
@@ -43,31 +48,30 @@ static void prepare_job(void *arg, int32_t row, int32_t worker)
     for (h = 0; h < c->n_kv_heads; h++) {
         m->k.rms_norm(k + h * dim, k + h * dim, r->l->norm_k, dim, c->norm_eps);
         m->k.rope(k + h * dim, c->rotary_dims, cs, sn);
-    }
-    if (m->exact) {
-        memcpy(kv_row(r, row, 0, pos), k, (size_t)n_kv * 4);
-        memcpy(kv_row(r, row, 1, pos), k + n_kv, (size_t)n_kv * 4);
-    } else {
-        m->k.f32_to_f16((uint16_t *)(void *)kv_row(r, row, 0, pos), k, n_kv);
-        m->k.f32_to_f16((uint16_t *)(void *)kv_row(r, row, 1, pos), k + n_kv, n_kv);
+        swl_kv_put(m, state_of(r, row), 2 * r->l->mixer_index, pos, h, k + h * dim);
+        swl_kv_put(m, state_of(r, row), 2 * r->l->mixer_index + 1, pos, h, k + (c->n_kv_heads + h) * dim);
     }
 }
 
-/* One segment for the query heads of one KV head, n = n_rows * n_q of them; part: [n] m, [n] l, [n][dim] o. Several
- * rows are of one conversation, and end all in the segment or all after it. */
-static void segment(const attn_run *r, int32_t row, int32_t n_rows, int32_t kv_head, int32_t seg, const float *q,
+/* One segment for the query heads of one KV head, n = n_rows * n_q of them; part: [n] m, [n] l, [n][head_floats] o.
+ * Several rows are of one conversation, and end all in the segment or all after it. */
+static void segment(const attn_run *r, int32_t row, int32_t n_rows, int32_t kv_head, int32_t seg, swl_vectors q,
                     float *part)
 {
     struct swl_model *m = r->m;
     const swl_config *c = m->config;
-    int32_t n_q = c->n_heads / c->n_kv_heads, dim = c->head_dim, key0 = seg * SWL_ATTN_SEGMENT;
+    int32_t n_q = c->n_heads / c->n_kv_heads, dim = head_floats(m), key0 = seg * SWL_ATTN_SEGMENT, ld = c->n_kv_heads * dim;
     int32_t n_keys = m->work.pos[r->row0 + row] + 1 - key0;
-    int64_t at = (int64_t)kv_head * dim * swl_kv_elem_bytes(m);
+    swl_vectors k = swl_kv_at(m, state_of(r, row), 2 * r->l->mixer_index, key0, kv_head);
+    swl_vectors v = swl_kv_at(m, state_of(r, row), 2 * r->l->mixer_index + 1, key0, kv_head);
+    swl_kv kv = {k.x, v.x, k.scale, v.scale, ld * SWL_KV_BLOCK, c->n_kv_heads * SWL_KV_BLOCK};
+    float *l = part + n_rows * n_q, *o = l + n_rows * n_q;
 
-    (m->exact ? m->k.attn_f32 : m->k.attn_f16)(
-        q, n_rows, n_q, dim, kv_row(r, row, 0, key0) + at, kv_row(r, row, 1, key0) + at, (int64_t)c->n_kv_heads * dim,
-        n_keys < SWL_ATTN_SEGMENT ? n_keys : SWL_ATTN_SEGMENT, 1.0f / sqrtf((float)dim), part, part + n_rows * n_q,
-        part + 2 * n_rows * n_q);
+    n_keys = n_keys < SWL_ATTN_SEGMENT ? n_keys : SWL_ATTN_SEGMENT;
+    if (m->exact)
+        m->k.attn_f32(q.x, n_rows, n_q, dim, k.x, v.x, ld, n_keys, 1.0f / sqrtf((float)dim), part, l, o);
+    else
+        m->k.attn_kv(q.x, q.scale, n_rows, n_q, dim, &kv, n_keys, part, l, o);
 }
 
 /* into = into merged with the later part, n queries each. */
@@ -92,33 +96,42 @@ static void finish(const attn_run *r, int32_t row, int32_t n_rows, int32_t kv_he
 {
     struct swl_model *m = r->m;
     int32_t n_q = m->config->n_heads / m->config->n_kv_heads, dim = m->config->head_dim, n = n_rows * n_q, h, i;
+    const float *o = part + 2 * n;
 
-    for (h = 0; h < n; h++) {
+    for (h = 0; h < n; h++, o += head_floats(m)) {
         int32_t head = kv_head * n_q + h % n_q;
         int64_t to = row + h / n_q;
         float *out = m->work.mix.x + to * m->work.mix.ldx + head * dim, inv = 1.0f / part[n + h];
 
         for (i = 0; i < dim; i++)
-            out[i] = part[2 * n + h * dim + i] * inv;
+            out[i] = o[i] * inv;
         m->k.sigmoid_mul(out, m->work.group + to * m->work.group_width + (2 * head + 1) * dim, dim);
     }
 }
 
-static int64_t part_floats(const swl_config *c)
+static int64_t part_floats(const struct swl_model *m)
 {
-    return (int64_t)(c->n_heads / c->n_kv_heads) * (c->head_dim + 2);
+    return (int64_t)(m->config->n_heads / m->config->n_kv_heads) * (head_floats(m) + 2);
 }
 
-static void gather_q(const attn_run *r, int32_t row, int32_t n_rows, int32_t kv_head, float *q)
+/* The queries of some rows and a KV head, in memory from `at` on. */
+static swl_vectors gather_q(const attn_run *r, int32_t row, int32_t n_rows, int32_t kv_head, float *at)
 {
-    const swl_config *c = r->m->config;
-    int32_t n_q = c->n_heads / c->n_kv_heads, dim = c->head_dim, h;
+    struct swl_model *m = r->m;
+    int32_t n_q = m->config->n_heads / m->config->n_kv_heads, dim = m->config->head_dim, n = n_rows * n_q, h;
+    swl_vectors q = {at, at + n * head_floats(m)};
 
-    for (h = 0; h < n_rows * n_q; h++) {
-        int64_t from = (row + h / n_q) * (int64_t)r->m->work.group_width + 2 * (kv_head * n_q + h % n_q) * dim;
+    for (h = 0; h < n; h++) {
+        const float *x = m->work.group + (row + h / n_q) * (int64_t)m->work.group_width + 2 * (kv_head * n_q + h % n_q) * dim;
 
-        memcpy(q + h * dim, r->m->work.group + from, (size_t)dim * sizeof(float));
+        if (m->exact) {
+            memcpy(at + h * dim, x, (size_t)dim * sizeof *x);
+        } else {
+            m->k.quantise_kv(x, dim, (int16_t *)q.x + h * head_floats(m), &q.scale[h]);
+            q.scale[h] *= 1.0f / sqrtf((float)dim);
+        }
     }
+    return q;
 }
 
 /* How many rows from `row` on, before `end`, go on in one conversation and end in one segment. */
@@ -138,13 +151,13 @@ static void attend_rows(const attn_run *r, int32_t row, int32_t n_rows, int32_t 
 {
     const swl_config *c = r->m->config;
     int32_t n = n_rows * (c->n_heads / c->n_kv_heads), seg;
-    float *into = scratch, *part = into + n_rows * part_floats(c), *q = part + n_rows * part_floats(c);
+    float *into = scratch, *part = into + n_rows * part_floats(r->m);
+    swl_vectors q = gather_q(r, row, n_rows, kv_head, part + n_rows * part_floats(r->m));
 
-    gather_q(r, row, n_rows, kv_head, q);
     segment(r, row, n_rows, kv_head, 0, q, into);
     for (seg = 1; seg * SWL_ATTN_SEGMENT <= r->m->work.pos[r->row0 + row]; seg++) {
         segment(r, row, n_rows, kv_head, seg, q, part);
-        merge(&r->m->k, n, c->head_dim, into, part);
+        merge(&r->m->k, n, head_floats(r->m), into, part);
     }
     finish(r, row, n_rows, kv_head, into);
 }
@@ -168,12 +181,12 @@ static void segment_job(void *arg, int32_t i, int32_t worker)
     const attn_run *r = arg;
     const swl_config *c = r->m->config;
     int32_t seg = i % r->n_segments, kv_head = i / r->n_segments % c->n_kv_heads, row = i / r->n_segments / c->n_kv_heads;
-    float *q = r->m->scratch + worker * r->m->scratch_floats;
+    swl_vectors q;
 
     if (seg * SWL_ATTN_SEGMENT > r->m->work.pos[r->row0 + row])
         return;
-    gather_q(r, row, 1, kv_head, q);
-    segment(r, row, 1, kv_head, seg, q, r->m->work.attn_parts + i * part_floats(c));
+    q = gather_q(r, row, 1, kv_head, r->m->scratch + worker * r->m->scratch_floats);
+    segment(r, row, 1, kv_head, seg, q, r->m->work.attn_parts + i * part_floats(r->m));
 }
 
 static void merge_job(void *arg, int32_t i, int32_t worker)
@@ -181,11 +194,11 @@ static void merge_job(void *arg, int32_t i, int32_t worker)
     const attn_run *r = arg;
     const swl_config *c = r->m->config;
     int32_t row = i / c->n_kv_heads, seg;
-    float *parts = r->m->work.attn_parts + (int64_t)i * r->n_segments * part_floats(c);
+    float *parts = r->m->work.attn_parts + (int64_t)i * r->n_segments * part_floats(r->m);
 
     (void)worker;
     for (seg = 1; seg * SWL_ATTN_SEGMENT <= r->m->work.pos[r->row0 + row]; seg++)
-        merge(&r->m->k, c->n_heads / c->n_kv_heads, c->head_dim, parts, parts + seg * part_floats(c));
+        merge(&r->m->k, c->n_heads / c->n_kv_heads, head_floats(r->m), parts, parts + seg * part_floats(r->m));
     finish(r, row, 1, i % c->n_kv_heads, parts);
 }
 

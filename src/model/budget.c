@@ -59,7 +59,7 @@ static uint64_t state_bytes(const struct swl_model *m)
 {
     uint64_t vocab = (uint64_t)m->config->vocab, ids = (uint64_t)m->ctx_tokens * sizeof(int32_t);
 
-    return swl_state_fixed_bytes(m) + swl_state_token_bytes(m) * (uint64_t)m->ctx_tokens + ids +
+    return swl_state_fixed_bytes(m) + swl_kv_bytes(m, m->ctx_tokens) + ids +
            vocab * (sizeof(float) + sizeof(swl_candidate));
 }
 

@@ -97,12 +97,18 @@ void swl_weights_free(swl_weights *w, int32_t n_layers);
 
 /* ---- state of one conversation ------------------------------------------------------------------------------------ */
 
+/* Queries, keys or values of attention: in exact mode float32, without scales; else int16 as quantise_kv makes them. */
+typedef struct swl_vectors {
+    void *x;
+    float *scale;
+} swl_vectors;
+
 typedef struct swl_state {
     int32_t n_tokens, ctx_tokens;
     float *conv;                    /* [n_deltanet][conv_width - 1][2 Dk + Dv], oldest first */
     float *delta;                   /* [n_deltanet][n_v_heads][k_dim][v_dim], then delta_gain */
     float *delta_gain;              /* [n_deltanet][n_v_heads]: decays that its matrix is yet to be multiplied with */
-    uint8_t *kv;                    /* [n_attention][K, V][ctx_tokens][n_kv_heads * head_dim] float16, or float32 if exact */
+    uint8_t *kv;                    /* keys and values: kv.c */
     uint64_t conv_bytes, delta_bytes, gain_bytes, kv_bytes; /* gain_bytes: of delta_bytes */
 } swl_state;
 
@@ -111,13 +117,26 @@ void swl_state_free(swl_state *s);
 void swl_state_reset(swl_state *s);
 /* Sets so many bytes of gains to 1. */
 void swl_state_no_decay(float *gain, uint64_t bytes);
-/* Bytes of a conversation: independent of its length, and per token of its context. From the config alone. */
+/* Bytes of a conversation that do not depend on its length. From the config alone. */
 uint64_t swl_state_fixed_bytes(const struct swl_model *m);
-uint64_t swl_state_token_bytes(const struct swl_model *m);
 /* A mark: convolution and delta-net state, then the logits of the last token. */
 uint64_t swl_mark_bytes(const struct swl_model *m);
-/* K (v = 0) or V (v = 1) of an attention layer. */
-uint8_t *swl_state_kv(const struct swl_model *m, const swl_state *s, int32_t index, int32_t v);
+
+/* ---- keys and values (kv.c) --------------------------------------------------------------------------------------- */
+
+/* Of n_tokens positions; from the config alone. */
+uint64_t swl_kv_bytes(const struct swl_model *m, int32_t n_tokens);
+/* Plane 2 i is K and 2 i + 1 is V of attention layer i. In exact mode the vector of a position; else, and with its scales,
+ * the block that the position is in. */
+swl_vectors swl_kv_at(const struct swl_model *m, const swl_state *s, int32_t plane, int32_t pos, int32_t head);
+/* x [head_dim] becomes the vector of a position. */
+void swl_kv_put(const struct swl_model *m, swl_state *s, int32_t plane, int32_t pos, int32_t head, const float *x);
+/* The first n_tokens positions of all planes. */
+void swl_kv_copy(const struct swl_model *m, swl_state *to, const swl_state *from, int32_t n_tokens);
+/* A position of a plane as a file has it. f16: without scales, as float16. */
+uint64_t swl_kv_record_bytes(const struct swl_model *m, bool f16);
+void swl_kv_save(const struct swl_model *m, const swl_state *s, int32_t plane, int32_t pos, uint8_t *record);
+void swl_kv_load(const struct swl_model *m, swl_state *s, int32_t plane, int32_t pos, const uint8_t *record, bool f16);
 
 /* ---- batch -------------------------------------------------------------------------------------------------------- */
 
@@ -356,11 +375,6 @@ int32_t swl_pressure_slots(double pressure, bool room, int32_t slots, int32_t lo
 static inline bool swl_cancelled(const struct swl_model *m)
 {
     return m->cancel && atomic_load_explicit(m->cancel, memory_order_relaxed);
-}
-
-static inline int32_t swl_kv_elem_bytes(const struct swl_model *m)
-{
-    return m->exact ? 4 : 2;
 }
 
 static inline int32_t swl_conv_channels(const swl_config *c)

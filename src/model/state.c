@@ -5,14 +5,6 @@
 #include "base/status.h"
 #include "model/model.h"
 
-uint8_t *swl_state_kv(const struct swl_model *m, const swl_state *s, int32_t index, int32_t v)
-{
-    const swl_config *c = m->config;
-    int64_t plane = (int64_t)s->ctx_tokens * c->n_kv_heads * c->head_dim * swl_kv_elem_bytes(m);
-
-    return s->kv + (2 * index + v) * plane;
-}
-
 uint64_t swl_state_fixed_bytes(const struct swl_model *m)
 {
     const swl_config *c = m->config;
@@ -30,17 +22,6 @@ uint64_t swl_mark_bytes(const struct swl_model *m)
     return swl_state_fixed_bytes(m) + (uint64_t)m->config->vocab * sizeof(float);
 }
 
-uint64_t swl_state_token_bytes(const struct swl_model *m)
-{
-    const swl_config *c = m->config;
-    uint64_t n = 0;
-    int32_t i;
-
-    for (i = 0; i < c->n_layers; i++)
-        n += c->layers[i].mixer == SWL_MIXER_ATTENTION;
-    return n * 2 * (uint64_t)c->n_kv_heads * (uint64_t)c->head_dim * (uint64_t)swl_kv_elem_bytes(m);
-}
-
 swl_status swl_state_create(swl_state **out, const struct swl_model *m, swl_error *err)
 {
     const swl_config *c = m->config;
@@ -53,7 +34,7 @@ swl_status swl_state_create(swl_state **out, const struct swl_model *m, swl_erro
     s->conv_bytes = (uint64_t)m->weights.n_deltanet * (uint64_t)(c->conv_width - 1) * (uint64_t)swl_conv_channels(c) * 4;
     s->gain_bytes = (uint64_t)m->weights.n_deltanet * (uint64_t)c->n_v_heads * 4;
     s->delta_bytes = s->gain_bytes * ((uint64_t)c->k_dim * (uint64_t)c->v_dim + 1);
-    s->kv_bytes = swl_state_token_bytes(m) * (uint64_t)s->ctx_tokens;
+    s->kv_bytes = swl_kv_bytes(m, s->ctx_tokens);
     s->conv = swl_big_alloc(s->conv_bytes);
     s->delta = swl_big_alloc(s->delta_bytes);
     s->kv = swl_big_alloc(s->kv_bytes);

@@ -79,8 +79,8 @@ static void carve_all(struct swl_model *m, carver *c)
     w->wanted = carve(c, rows, sizeof *w->wanted);
     w->spans = carve(c, 2 * rows, sizeof *w->spans);
     w->parts = carve(c, rows / SWL_MIXER_ROWS + 1, sizeof *w->parts);
-    w->attn_parts = carve(c, (uint64_t)w->n_attn_parts * (uint64_t)(cf->n_heads / cf->n_kv_heads * (cf->head_dim + 2)),
-                          sizeof(float));
+    w->attn_parts = carve(c, (uint64_t)w->n_attn_parts * (uint64_t)(cf->n_heads / cf->n_kv_heads) *
+                                 (uint64_t)(swl_head_padded(cf->head_dim) + 2), sizeof(float));
     w->router = carve(c, rows * (experts + 1), sizeof(float));
     w->topk = carve(c, rows * k, sizeof(int32_t));
     w->topk_w = carve(c, rows * k, sizeof(float));
@@ -105,7 +105,7 @@ static void carve_all(struct swl_model *m, carver *c)
 static int64_t scratch_floats(const swl_config *c)
 {
     int64_t n_q = c->n_heads / c->n_kv_heads, ffn = 2 * SWL_FFN_TOKENS * SWL_FFN_LD;
-    int64_t attn = SWL_ATTN_ROWS * n_q * (2 * (c->head_dim + 2) + c->head_dim), n = ffn > attn ? ffn : attn;
+    int64_t attn = SWL_ATTN_ROWS * n_q * (3 * swl_head_padded(c->head_dim) + 5), n = ffn > attn ? ffn : attn;
     int64_t delta = SWL_DELTA_TOKENS * 2 * (c->k_dim + c->v_dim);
 
     n = n > delta ? n : delta;

@@ -145,17 +145,6 @@ const int32_t *swl_session_ids(const swl_session *s)
     return s->ids;
 }
 
-static void copy_kv(swl_session *dst, const swl_session *src, int32_t n)
-{
-    const swl_model *m = src->model;
-    uint64_t rows = (uint64_t)n * (uint64_t)m->config->n_kv_heads * (uint64_t)m->config->head_dim *
-                    (uint64_t)swl_kv_elem_bytes(m);
-    int32_t i;
-
-    for (i = 0; i < 2 * m->weights.n_attention; i++)
-        memcpy(swl_state_kv(m, dst->state, i / 2, i % 2), swl_state_kv(m, src->state, i / 2, i % 2), rows);
-}
-
 static void copy_live(swl_session *dst, const swl_session *src)
 {
     memcpy(dst->state->conv, src->state->conv, src->state->conv_bytes);
@@ -176,7 +165,7 @@ swl_status swl_session_copy(swl_session *dst, const swl_session *src, int32_t n,
     swl_session_reset(dst);
     if (!n)
         return SWL_OK;
-    copy_kv(dst, src, n);
+    swl_kv_copy(src->model, dst->state, src->state, n);
     memcpy(dst->ids, src->ids, (size_t)n * sizeof *src->ids);
     if (live)
         copy_live(dst, src);

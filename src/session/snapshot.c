@@ -1,16 +1,18 @@
 /*
  * snapshot.c: a conversation on disk.
  *
- *   offset  0  8 bytes   "SWLSNAP" and a version byte, 3; 1 and 2 have no gains, all of which are 1 then (and
- *                        were rounded otherwise: an answer may differ from that of a conversation without a file)
+ *   offset  0  8 bytes   "SWLSNAP" and a version byte, 4. Older ones are read, but were rounded otherwise: an answer may
+ *                        differ from that of a conversation without a file. 1 and 2 have no gains, all of which are 1
+ *                        then; up to 3 keys and values are float16 without scales.
  *           8  32        fingerprint of the model
- *          40  u8        1: float32 KV (exact mode), 0: float16
+ *          40  u8        1: keys and values are float32 (exact mode), 0: integers with scales
  *          41  u8        marks
  *          42  u16       0
  *          44  u32       n, tokens
  *          48  u64       bytes of the whole snapshot
  *          56  ...       n token ids (i32); position of each mark (i32); convolution state; delta state and its gains; K
- *                        and V of each attention layer, n rows each; of each mark convolution and delta state and gains
+ *                        and V of each attention layer, n records (kv.c) each; of each mark convolution and delta state
+ *                        and gains
  *        last  u32       CRC-32C of everything before
  *
  * Little-endian, as every machine that this runs on. Written under another name and renamed; read into the session only
@@ -25,13 +27,14 @@
 #include "base/status.h"
 #include "session/session.h"
 
-enum { HEAD_BYTES = 56, MARKS_MAX = 255, VERSION = 3, VERSION_MARKS = 2, VERSION_FIRST = 1 };
+enum { HEAD_BYTES = 56, MARKS_MAX = 255, VERSION = 4, VERSION_GAINS = 3, VERSION_MARKS = 2, VERSION_FIRST = 1, RECORDS = 64 };
 static const uint8_t magic[7] = {'S', 'W', 'L', 'S', 'N', 'A', 'P'};
 
-/* The places that hold a state, in file order; data NULL: read and thrown away. */
+/* The places that hold a state, in file order; data NULL: read and thrown away. plane + 1 of keys and values, or 0. */
 typedef struct span {
     void *data;
     uint64_t n;
+    int32_t kv;
 } span;
 
 typedef struct snapshot {
@@ -39,6 +42,9 @@ typedef struct snapshot {
     const char *path;
     swl_error *err;
     int32_t n_tokens, n_marks;
+    bool f16;                  /* keys and values are as older versions have them */
+    uint64_t record_bytes;     /* of a position's keys or values */
+    uint8_t *records;          /* [RECORDS] on their way */
     uint64_t recurrent_bytes;  /* of a convolution and delta state here */
     uint8_t head[HEAD_BYTES];
     int32_t positions[MARKS_MAX];
@@ -52,22 +58,22 @@ static swl_status list_spans(snapshot *p)
 {
     const swl_model *m = p->s->model;
     const swl_state *t = p->s->state;
-    uint64_t row = (uint64_t)m->config->n_kv_heads * (uint64_t)m->config->head_dim * (uint64_t)swl_kv_elem_bytes(m);
     int32_t n = 0, i;
     span *spans = swl_calloc((size_t)(4 + 2 * m->weights.n_attention + p->n_marks), sizeof *spans);
 
-    if (!spans)
-        return swl_fail(p->err, SWL_E_NOMEM, "snapshot: out of memory");
-    spans[n++] = (span){p->s->ids, (uint64_t)p->n_tokens * sizeof *p->s->ids};
-    spans[n++] = (span){p->positions, (uint64_t)p->n_marks * sizeof *p->positions};
-    spans[n++] = (span){p->recurrent ? p->recurrent : (void *)t->conv, t->conv_bytes};
-    spans[n++] = (span){p->recurrent ? p->recurrent + t->conv_bytes : (void *)t->delta, p->recurrent_bytes - t->conv_bytes};
-    for (i = 0; i < 2 * m->weights.n_attention; i++)
-        spans[n++] = (span){swl_state_kv(m, t, i / 2, i % 2), row * (uint64_t)p->n_tokens};
-    for (i = 0; i < p->n_marks; i++)
-        spans[n++] = (span){p->marks[i], p->recurrent_bytes};
-    swl_free(p->spans);
+    p->record_bytes = swl_kv_record_bytes(m, p->f16);
+    p->records = swl_calloc(RECORDS, p->record_bytes);
     p->spans = spans;
+    if (!spans || !p->records)
+        return swl_fail(p->err, SWL_E_NOMEM, "snapshot: out of memory");
+    spans[n++] = (span){p->s->ids, (uint64_t)p->n_tokens * sizeof *p->s->ids, 0};
+    spans[n++] = (span){p->positions, (uint64_t)p->n_marks * sizeof *p->positions, 0};
+    spans[n++] = (span){p->recurrent ? p->recurrent : (void *)t->conv, t->conv_bytes, 0};
+    spans[n++] = (span){p->recurrent ? p->recurrent + t->conv_bytes : (void *)t->delta, p->recurrent_bytes - t->conv_bytes, 0};
+    for (i = 0; i < 2 * m->weights.n_attention; i++)
+        spans[n++] = (span){NULL, p->record_bytes * (uint64_t)p->n_tokens, i + 1};
+    for (i = 0; i < p->n_marks; i++)
+        spans[n++] = (span){p->marks[i], p->recurrent_bytes, 0};
     p->n_spans = n;
     return SWL_OK;
 }
@@ -84,7 +90,7 @@ static uint64_t total_bytes(const snapshot *p)
 
 static uint64_t recurrent_bytes(const swl_state *t, uint8_t version)
 {
-    return t->conv_bytes + t->delta_bytes - (version < VERSION ? t->gain_bytes : 0);
+    return t->conv_bytes + t->delta_bytes - (version < VERSION_GAINS ? t->gain_bytes : 0);
 }
 
 static swl_status make_head(const swl_session *s, int32_t n_tokens, int32_t n_marks, uint64_t bytes, uint8_t head[HEAD_BYTES],
@@ -104,6 +110,21 @@ static swl_status make_head(const swl_session *s, int32_t n_tokens, int32_t n_ma
 
 /* ---- writing ---- */
 
+static swl_status write_kv(const snapshot *p, int fd, int32_t plane, uint32_t *crc)
+{
+    int32_t pos, n, i;
+    swl_status st = SWL_OK;
+
+    for (pos = 0; pos < p->n_tokens && !st; pos += n) {
+        n = p->n_tokens - pos < RECORDS ? p->n_tokens - pos : RECORDS;
+        for (i = 0; i < n; i++)
+            swl_kv_save(p->s->model, p->s->state, plane, pos + i, p->records + (uint64_t)i * p->record_bytes);
+        *crc = swl_crc32c(*crc, p->records, (uint64_t)n * p->record_bytes);
+        st = swl_file_write(fd, p->path, p->records, (uint64_t)n * p->record_bytes, p->err);
+    }
+    return st;
+}
+
 static swl_status write_all(const snapshot *p, int fd)
 {
     uint32_t crc = swl_crc32c(0, p->head, HEAD_BYTES);
@@ -111,6 +132,10 @@ static swl_status write_all(const snapshot *p, int fd)
     int32_t i;
 
     for (i = 0; i < p->n_spans && !st; i++) {
+        if (p->spans[i].kv) {
+            st = write_kv(p, fd, p->spans[i].kv - 1, &crc);
+            continue;
+        }
         crc = swl_crc32c(crc, p->spans[i].data, p->spans[i].n);
         st = swl_file_write(fd, p->path, p->spans[i].data, p->spans[i].n, p->err);
     }
@@ -161,6 +186,7 @@ swl_status swl_snapshot_write(const swl_session *s, int32_t at, const int32_t *m
         st = make_head(s, at, p.n_marks, total_bytes(&p), p.head, err);
     if (!st)
         st = write_all(&p, fd);
+    swl_free(p.records);
     swl_free(p.spans);
     return st;
 }
@@ -220,6 +246,7 @@ static swl_status check_head(snapshot *p, uint64_t base, uint64_t size)
                            bytes);
     p->n_tokens = (int32_t)n;
     p->n_marks = found[41];
+    p->f16 = found[7] < VERSION && !s->model->exact;
     p->recurrent_bytes = recurrent_bytes(s->state, found[7]);
     return SWL_OK;
 }
@@ -242,11 +269,28 @@ static swl_status prepare_marks(snapshot *p)
     return SWL_OK;
 }
 
+static swl_status read_kv(const snapshot *p, int fd, uint64_t at, int32_t plane, uint32_t *crc)
+{
+    int32_t pos, n, i;
+    swl_status st = SWL_OK;
+
+    for (pos = 0; pos < p->n_tokens && !st; pos += n) {
+        n = p->n_tokens - pos < RECORDS ? p->n_tokens - pos : RECORDS;
+        st = swl_file_read_at(fd, p->path, at + (uint64_t)pos * p->record_bytes, p->records, (uint64_t)n * p->record_bytes, p->err);
+        *crc = swl_crc32c(*crc, p->records, (uint64_t)n * p->record_bytes);
+        for (i = 0; i < n && !st; i++)
+            swl_kv_load(p->s->model, p->s->state, plane, pos + i, p->records + (uint64_t)i * p->record_bytes, p->f16);
+    }
+    return st;
+}
+
 static swl_status read_span(const snapshot *p, int fd, uint64_t at, span t, uint32_t *crc)
 {
     uint8_t thrown[4096];
     swl_status st;
 
+    if (t.kv)
+        return read_kv(p, fd, at, t.kv - 1, crc);
     if (t.data) {
         st = swl_file_read_at(fd, p->path, at, t.data, t.n, p->err);
         if (!st)
@@ -337,6 +381,7 @@ swl_status swl_snapshot_read(swl_session *s, int fd, uint64_t base, uint64_t siz
         keep(&p);
     else
         swl_session_reset(s); /* empty, never half filled */
+    swl_free(p.records);
     swl_free(p.spans);
     return st;
 }

@@ -23,9 +23,9 @@ SMALL = ["--synthetic", "tiny", "--output", PLACE, "-p", "16", "-n", "4", "-r", 
 LAYERS, EXPERTS, USED, HIDDEN, WIDTH, VOCAB = 8, 16, 4, 256, 128, 1024
 EXPERT_BYTES = 3 * HIDDEN * WIDTH * 9 // 16  # 4 bits, and two 16-bit numbers for each 64 weights
 # Delta-net state of 6 layers: 4 heads of 128 x 128 with a gain each, and 3 columns of convolution over 2 * 2 * 128 +
-# 4 * 128 channels; keys and values of 2 layers: one head of 256 in float16.
+# 4 * 128 channels; keys and values of 2 layers: one head of 256, of 16 bits and with a scale each.
 STATE_BYTES = 6 * 4 * (4 * (128 * 128 + 1) + 3 * (2 * 2 * 128 + 4 * 128))
-KV_BYTES = 2 * 2 * 256 * 2
+KV_BYTES = 2 * 2 * (256 * 2 + 4)
 
 
 def bench(*arguments, **more):

@@ -298,37 +298,49 @@ static void bench_delta(const char *name, any_fn *fn)
     swl_big_free(s, (uint64_t)n * 4);
 }
 
-/* One row, as in decoding, or some of a prompt against a whole segment. */
-static void bench_attn_rows(const char *name, any_fn *fn, int32_t elem_bytes, int32_t n_rows)
+typedef void attn_kv_fn(const int16_t *, const float *, int32_t, int32_t, int32_t, const swl_kv *, int32_t, float *, float *,
+                        float *);
+typedef void attn_f32_fn(const float *, int32_t, int32_t, int32_t, const float *, const float *, int64_t, int32_t, float,
+                         float *, float *, float *);
+
+/* One row, as in decoding, or some of a prompt against a whole segment; rows of two KV heads lie in turn. */
+static void bench_attn_rows(const char *name, any_fn *fn, bool integers, int32_t n_rows)
 {
-    enum { DIM = 256, N_Q = 8 };
+    enum { DIM = 256, N_Q = 8, LD = 2 * DIM };
     int32_t n = n_rows * N_Q;
+    size_t bytes = (size_t)SWL_ATTN_SEGMENT * LD * (integers ? 2 : 4);
     float *q = ordinary(n * DIM, 1.0f), *o = floats(n * DIM), *m = floats(n), *l = floats(n);
-    uint8_t *kv = mem_take((size_t)SWL_ATTN_SEGMENT * DIM * 2 * (size_t)elem_bytes, 0);
+    float *scale = ordinary(2 * SWL_ATTN_SEGMENT, 1e-3f);
+    uint8_t *k = mem_take(bytes, 0), *v = mem_take(bytes, 0);
+    swl_kv kv = {(const void *)k, (const void *)v, scale, scale, SWL_KV_BLOCK * LD, 2 * SWL_KV_BLOCK};
     double best = 1e9, t;
     int i;
 
-    memset(kv, 0x22, (size_t)SWL_ATTN_SEGMENT * DIM * 2 * (size_t)elem_bytes);
+    memset(k, integers ? 3 : 0x22, bytes);
+    memset(v, integers ? 3 : 0x22, bytes);
     for (i = 0; i < 4 * ROUNDS; i++) {
         t = clock_s(1);
-        ((attn_fn *)fn)(q, n_rows, N_Q, DIM, kv, kv + DIM * elem_bytes, 2 * DIM, SWL_ATTN_SEGMENT, 0.0625f, m, l, o);
+        if (integers)
+            ((attn_kv_fn *)fn)((const int16_t *)(void *)k, q, n_rows, N_Q, DIM, &kv, SWL_ATTN_SEGMENT, m, l, o);
+        else
+            ((attn_f32_fn *)fn)(q, n_rows, N_Q, DIM, (const void *)k, (const void *)v, LD, SWL_ATTN_SEGMENT, 0.0625f, m, l, o);
         best = (t = clock_s(1) - t) < best ? t : best;
     }
-    printf("%-32s %2d rows of 8 queries of 256, 1024 keys: %.1f us a row, %.1f GFLOP/s", name, n_rows,
-           best / n_rows * 1e6, 4.0 * n * DIM * SWL_ATTN_SEGMENT / best * 1e-9);
+    printf("%-32s %2d rows of 8 queries of 256, 1024 keys: %.1f us a row, %.1f GOP/s", name, n_rows, best / n_rows * 1e6,
+           4.0 * n * DIM * SWL_ATTN_SEGMENT / best * 1e-9);
     if (n_rows == 1)
-        printf(", %.2f GB/s of keys and values", 2.0 * DIM * elem_bytes * SWL_ATTN_SEGMENT / best * 1e-9);
+        printf(", %.2f GB/s of keys and values", (double)bytes / best * 1e-9);
     printf("\n");
 }
 
-static void bench_attn(const char *name, any_fn *fn, int32_t elem_bytes)
+static void bench_attn(const char *name, any_fn *fn, bool integers)
 {
     static const int32_t n_rows[] = {1, 3, 12};
     size_t i;
 
     for (i = 0; i < sizeof n_rows / sizeof n_rows[0]; i++) {
         mem_reset();
-        bench_attn_rows(name, fn, elem_bytes, n_rows[i]);
+        bench_attn_rows(name, fn, integers, n_rows[i]);
     }
 }
 
@@ -358,8 +370,8 @@ static void call_elem(const char *slot, any_fn *fn, float *x, float *y, float *z
                    int32_t))fn)(z, n, y, x, n, y + 3 * 2048, 2048, n, 1, 4);
     else if (!strcmp(slot, "rope"))
         ((void (*)(float *, int32_t, const float *, const float *))fn)(x, n, y, y + n);
-    else if (!strcmp(slot, "f32_to_f16"))
-        ((void (*)(uint16_t *, const float *, int64_t))fn)((uint16_t *)(void *)z, x, n);
+    else if (!strcmp(slot, "quantise_kv"))
+        ((void (*)(const float *, int32_t, int16_t *, float *))fn)(x, n, (int16_t *)(void *)z, scale);
     else if (!strcmp(slot, "softmax_exp"))
         ((float (*)(float *, const float *, int32_t))fn)(z, x, n);
 }
@@ -394,7 +406,7 @@ void bench_row(const char *slot, const char *function, any_fn *fn, int32_t type)
     else if (!strcmp(slot, "delta_scan"))
         bench_delta(name, fn);
     else if (!strncmp(slot, "attn", 4))
-        bench_attn(name, fn, !strcmp(slot, "attn_f16") ? 2 : 4);
+        bench_attn(name, fn, !strcmp(slot, "attn_kv"));
     else
         bench_elem(slot, name, fn);
 }

@@ -185,18 +185,21 @@ static bool rope_case(any_fn *ref, any_fn *fn, int32_t type)
     return twins_equal(&x, "x");
 }
 
-static bool f16_case(any_fn *ref, any_fn *fn, int32_t type)
+static bool quantise_kv_case(any_fn *ref, any_fn *fn, int32_t type)
 {
-    typedef void f16_fn(uint16_t *, const float *, int64_t);
-    int32_t n = random_n();
-    float *x = values(n, (float)PICK(1, 70000));
-    twins out = twins_take((size_t)n * 2);
+    typedef void kv_fn(const float *, int32_t, int16_t *, float *);
+    int32_t n = random_n(), i;
+    float *x = values(n, 5.0f);
+    twins q = twins_take((size_t)swl_head_padded(n) * 2), scale = twins_take(4);
 
     (void)type;
+    if (rng_next() % 4 == 0)
+        for (i = 0; i < n; i++) /* halves: ties of the rounding */
+            x[i] = i == n / 2 ? (float)SWL_KV_MAX : (float)rng_range(-2 * SWL_KV_MAX, 2 * SWL_KV_MAX) * 0.5f;
     case_note("n %d", n);
-    ((f16_fn *)ref)((uint16_t *)(void *)out.at[0], x, n);
-    ((f16_fn *)fn)((uint16_t *)(void *)out.at[1], x, n);
-    return twins_equal(&out, "out");
+    ((kv_fn *)ref)(x, n, (int16_t *)(void *)q.at[0], F(scale.at[0]));
+    ((kv_fn *)fn)(x, n, (int16_t *)(void *)q.at[1], F(scale.at[1]));
+    return twins_equal(&scale, "scale") && twins_equal(&q, "q");
 }
 
 static bool softmax_case(any_fn *ref, any_fn *fn, int32_t type)
@@ -224,6 +227,6 @@ const slot_test elem_tests[] = {{"quantise_act", quantise_case, 200},
                                 {"axpy", axpy_case, 100},
                                 {"conv_silu", conv_case, 200},
                                 {"rope", rope_case, 100},
-                                {"f32_to_f16", f16_case, 200},
+                                {"quantise_kv", quantise_kv_case, 200},
                                 {"softmax_exp", softmax_case, 200},
                                 {NULL, NULL, 0}};

@@ -41,57 +41,94 @@ static bool delta_case(any_fn *ref, any_fn *fn, int32_t type)
     return twins_equal(&out, "out") && twins_equal(&s, "state");
 }
 
-typedef void attn_fn(const float *, int32_t, int32_t, int32_t, const void *, const void *, int64_t, int32_t, float,
-                     float *, float *, float *);
+/* Of attention: sizes that both forms draw. */
+typedef struct attn_shape {
+    int32_t n_q, dim, n_keys, n_rows, n_out, n_keys_max;
+} attn_shape;
 
-static const void *to_half(const float *x, int64_t n)
+static attn_shape attn_sizes(void)
 {
-    uint16_t *h = mem_take((size_t)n * 2, (size_t)PICK(0, 2, 16));
+    attn_shape s = {.n_q = PICK(1, 2, 3, 4, 6, 7, 8, 8, 8, 9, 16)};
+
+    s.dim = PICK(256, 256, 64, 128, 16, 80, rng_range(1, 260));
+    s.n_keys = PICK(1, 2, 15, 16, 17, 63, 64, 65, 128, 200, rng_range(1, 300));
+    s.n_rows = PICK(1, 1, 2, 3, 8, 9, 12, rng_range(1, 40));
+    if (rng_next() % 8 == 0) /* about the end of a segment, which later rows do not pass */
+        s.n_keys = PICK(SWL_ATTN_SEGMENT, SWL_ATTN_SEGMENT - 5, rng_range(800, SWL_ATTN_SEGMENT));
+    s.n_out = s.n_rows * s.n_q;
+    s.n_keys_max = s.n_keys + s.n_rows - 1 < SWL_ATTN_SEGMENT ? s.n_keys + s.n_rows - 1 : SWL_ATTN_SEGMENT;
+    case_note("rows %d, queries %d, dim %d, keys %d", s.n_rows, s.n_q, s.dim, s.n_keys);
+    return s;
+}
+
+typedef void attn_kv_fn(const int16_t *, const float *, int32_t, int32_t, int32_t, const swl_kv *, int32_t, float *, float *,
+                        float *);
+
+/* Mostly of all sizes, sometimes the largest there are. */
+static int16_t *integers(int64_t n)
+{
+    int16_t *x = mem_take((size_t)n * sizeof *x, (size_t)PICK(0, 2, 16));
+    int32_t bits = PICK(1, 4, 11, 11), sign = PICK(0, 1, 2);
+    int64_t i;
+
+    for (i = 0; i < n; i++) {
+        x[i] = (int16_t)(rng_next() % 16 ? (int32_t)(rng_next() % (1u << bits)) : SWL_KV_MAX);
+        if (sign == 1 || (sign == 2 && rng_next() % 2))
+            x[i] = (int16_t)-x[i];
+    }
+    return x;
+}
+
+static float *scales(int64_t n, float magnitude)
+{
+    float *x = ordinary(n, magnitude);
     int64_t i;
 
     for (i = 0; i < n; i++)
-        h[i] = swl_f32_to_f16(x[i]);
-    return h;
+        x[i] = fabsf(x[i]);
+    return x;
 }
 
-static bool attn_case(any_fn *ref, any_fn *fn, bool half)
+static bool attn_kv_case(any_fn *ref, any_fn *fn, int32_t type)
 {
-    int32_t n_q = PICK(1, 2, 3, 4, 6, 7, 8, 8, 8, 9, 16), dim = PICK(256, 256, 64, 128, 16, 80, rng_range(1, 260)), k;
-    int32_t n_keys = PICK(1, 2, 15, 16, 17, 63, 64, 65, 128, 200, rng_range(1, 300)), n_keys_max;
-    int32_t n_rows = PICK(1, 1, 2, 3, 8, 9, 12, rng_range(1, 40)), n_out = n_rows * n_q;
-    int64_t ldkv, n;
-    float *q = ordinary(n_out * dim, 2.0f), *kf, *vf, scale = 1.0f / sqrtf((float)dim);
-    const void *key, *v;
-    twins m = twins_take((size_t)n_out * 4), l = twins_take((size_t)n_out * 4);
-    twins o = twins_take((size_t)(n_out * dim) * 4);
+    attn_shape s = attn_sizes();
+    int32_t dim = swl_head_padded(s.dim), n_blocks = (s.n_keys_max + SWL_KV_BLOCK - 1) / SWL_KV_BLOCK, k, i;
+    int64_t ld = (dim + PICK(0, 0, dim, 2)) * SWL_KV_BLOCK, lds = SWL_KV_BLOCK + PICK(0, 0, 16, 3);
+    int64_t n = (n_blocks - 1) * ld + dim * SWL_KV_BLOCK, n_scales = (n_blocks - 1) * lds + SWL_KV_BLOCK;
+    float *q_scale = scales(s.n_out, 1e-4f), *v_scale = scales(n_scales, 1.0f);
+    int16_t *q = integers((int64_t)s.n_out * dim);
+    swl_kv kv = {integers(n), integers(n), scales(n_scales, (float)PICK(1, 1, 100) * 1e-3f), v_scale, ld, lds};
+    twins m = twins_take((size_t)s.n_out * 4), l = twins_take((size_t)s.n_out * 4);
+    twins o = twins_take((size_t)(s.n_out * dim) * 4);
 
-    if (rng_next() % 8 == 0) /* about the end of a segment, which later rows do not pass */
-        n_keys = PICK(SWL_ATTN_SEGMENT, SWL_ATTN_SEGMENT - 5, rng_range(800, SWL_ATTN_SEGMENT));
-    ldkv = dim + PICK(0, 0, dim, 5);
-    n_keys_max = n_keys + n_rows - 1 < SWL_ATTN_SEGMENT ? n_keys + n_rows - 1 : SWL_ATTN_SEGMENT;
-    n = (n_keys_max - 1) * ldkv + dim;
-    kf = ordinary(n, (float)PICK(1, 4, 30));
-    vf = ordinary(n, 3.0f);
-    key = half ? to_half(kf, n) : kf;
-    v = half ? to_half(vf, n) : vf;
-    case_note("rows %d, queries %d, dim %d, keys %d, stride %d", n_rows, n_q, dim, n_keys, (int)ldkv);
+    (void)type;
+    for (i = 0; i < n_scales; i++) /* values of nothing but zeros, now and then all of them */
+        if (rng_next() % 32 == 0 || s.n_rows == 3)
+            v_scale[i] = 0.0f;
     for (k = 0; k < 2; k++)
-        ((attn_fn *)(k ? fn : ref))(q, n_rows, n_q, dim, key, v, ldkv, n_keys, scale, F(m.at[k]), F(l.at[k]),
-                                    F(o.at[k]));
+        ((attn_kv_fn *)(k ? fn : ref))(q, q_scale, s.n_rows, s.n_q, dim, &kv, s.n_keys, F(m.at[k]), F(l.at[k]),
+                                       F(o.at[k]));
     return twins_equal(&m, "m") && twins_equal(&l, "l") && twins_equal(&o, "o");
 }
 
-static bool attn_f16_case(any_fn *ref, any_fn *fn, int32_t type)
-{
-    (void)type;
-    return attn_case(ref, fn, true);
-}
+typedef void attn_f32_fn(const float *, int32_t, int32_t, int32_t, const float *, const float *, int64_t, int32_t, float,
+                         float *, float *, float *);
 
 static bool attn_f32_case(any_fn *ref, any_fn *fn, int32_t type)
 {
+    attn_shape s = attn_sizes();
+    int64_t ld = s.dim + PICK(0, 0, s.dim, 5), n = (s.n_keys_max - 1) * ld + s.dim;
+    float *q = ordinary(s.n_out * s.dim, 2.0f), *key = ordinary(n, (float)PICK(1, 4, 30)), *v = ordinary(n, 3.0f);
+    twins m = twins_take((size_t)s.n_out * 4), l = twins_take((size_t)s.n_out * 4);
+    twins o = twins_take((size_t)(s.n_out * s.dim) * 4);
+    int32_t k;
+
     (void)type;
-    return attn_case(ref, fn, false);
+    for (k = 0; k < 2; k++)
+        ((attn_f32_fn *)(k ? fn : ref))(q, s.n_rows, s.n_q, s.dim, key, v, ld, s.n_keys, 1.0f / sqrtf((float)s.dim),
+                                        F(m.at[k]), F(l.at[k]), F(o.at[k]));
+    return twins_equal(&m, "m") && twins_equal(&l, "l") && twins_equal(&o, "o");
 }
 
 const slot_test mixer_tests[] = {
-    {"delta_scan", delta_case, 40}, {"attn_f16", attn_f16_case, 40}, {"attn_f32", attn_f32_case, 40}, {NULL, NULL, 0}};
+    {"delta_scan", delta_case, 40}, {"attn_kv", attn_kv_case, 60}, {"attn_f32", attn_f32_case, 40}, {NULL, NULL, 0}};

@@ -9,7 +9,7 @@ usage: check_oracle.py SWIFTLET [NAME ...] [--score SCORE_IDS] [--qpack DIR] [--
 
 Per case:
   direct       `verify --exact` of the checkpoint against its reference
-  default      the same without --exact, against numpy with int8 activations and float16 keys and values: the first layer
+  default      the same without --exact, against numpy with int8 activations and attention over integers: the first layer
                only where matrices are quantised, because a rounding that falls the other way soon changes an expert
   repack       the .qpack made of it holds the right weights: the same values, or, where they were quantised, values
                within a step (read with numpy_forward.py, which shares no code with the project)

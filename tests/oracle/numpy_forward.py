@@ -241,11 +241,39 @@ def int8_activation(x):
     return (np.rint(g / np.where(scale > 0, scale, 1)) * scale).ravel()[:x.size]
 
 
+def int12(x):
+    """Vectors (last axis) as integers of -2047 to 2047 and what one of these counts."""
+    scale = np.abs(x).max(-1) / 2047
+    return np.rint(x / np.where(scale > 0, scale, 1)[..., None]), scale
+
+
+def attend(q, K, V):
+    """Softmax attention of one query, scaled already."""
+    w = K @ q
+    w = np.exp(w - w.max())
+    return (w / w.sum()) @ V
+
+
+def attend_integers(q, K, V):
+    """The same as the engine's default mode has it: vectors of 12 bits; of each 64 keys probabilities against the largest,
+    as integers of 14 bits that carry the values' scales."""
+    (q, q_scale), (K, k_scale), (V, v_scale) = int12(q), int12(K), int12(V)
+    s = (K @ q) * k_scale * q_scale
+    total, out = 0.0, 0.0
+    for i in range(0, s.size, 64):
+        top, unit = s[i:i + 64].max(), v_scale[i:i + 64].max() / 16383
+        p = np.exp(s[i:i + 64] - top)
+        w = np.rint(p * (v_scale[i:i + 64] / unit if unit > 0 else 0))
+        total += np.exp(top - s.max()) * p.sum()
+        out += np.exp(top - s.max()) * unit * (w @ V[i:i + 64])
+    return out / total
+
+
 class Model:
     """step(token) -> (logits, trace); trace = embedding, output of each layer, final norm.
 
     int8: the engine's default mode. Activations that meet a quantised matrix are int8, except for the router and the
-    shared expert's gate; keys and values are float16.
+    shared expert's gate; attention is over integers.
     """
 
     def __init__(self, d, l2_eps=1e-6, int8=False):
@@ -341,14 +369,11 @@ class Model:
         q, gate = rms(qg[:, :d], W[P + "q_norm.weight"], self.eps), qg[:, d:]
         k = rms(self.proj(P, "k_proj", h).reshape(nk, d), W[P + "k_norm.weight"], self.eps)
         k, v = self.rope(k, pos), self.proj(P, "v_proj", h).reshape(nk, d)
-        kept = (lambda t: t.astype(np.float16).astype(np.float64)) if self.int8 else (lambda t: t)
-        st.setdefault("k", []).append(kept(k))
-        st.setdefault("v", []).append(kept(v))
-        q, K, V, o = self.rope(q, pos), np.stack(st["k"]), np.stack(st["v"]), []
-        for i in range(nh):
-            w = K[:, i // (nh // nk)] @ q[i] * d ** -0.5
-            w = np.exp(w - w.max())
-            o.append((w / w.sum()) @ V[:, i // (nh // nk)])
+        st.setdefault("k", []).append(k)
+        st.setdefault("v", []).append(v)
+        q, K, V = self.rope(q, pos) * d ** -0.5, np.stack(st["k"]), np.stack(st["v"])
+        one = attend_integers if self.int8 else attend
+        o = [one(q[i], K[:, i // (nh // nk)], V[:, i // (nh // nk)]) for i in range(nh)]
         return self.proj(P, "o_proj", np.concatenate(o) * sig(gate.ravel()))
 
     def rope(self, t, pos):

@@ -3,6 +3,7 @@
 #include "case_fixture.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +80,47 @@ static size_t cut(char *data, size_t n, size_t at, size_t bytes)
     return n - bytes;
 }
 
-/* Files of versions 1 and 2 have no gains: as this program's with gains of 1, cut out. */
+/* Makes the scales powers of two: then the vectors are float16 without rounding. */
+static void round_scales(swl_session *s, int32_t n_tokens)
+{
+    const swl_model *m = s->model;
+    int32_t plane, pos, h, e;
+
+    for (plane = 0; plane < 2 * m->weights.n_attention; plane++)
+        for (pos = 0; pos < n_tokens; pos++)
+            for (h = 0; h < m->config->n_kv_heads; h++) {
+                float *scale = swl_kv_at(m, s->state, plane, pos, h).scale + pos % SWL_KV_BLOCK;
+
+                assert_true(*scale > 0.0f);
+                frexpf(*scale, &e);
+                *scale = ldexpf(1.0f, e);
+            }
+}
+
+/* Records of keys and values, from `at` on, to float16 ones. */
+static size_t to_float16(char *data, size_t n, size_t at, const swl_model *m, int32_t n_tokens)
+{
+    int32_t heads = m->config->n_kv_heads, dim = m->config->head_dim, record, i;
+    size_t bytes = 2 * (size_t)(heads * dim);
+
+    for (record = 0; record < 2 * m->weights.n_attention * n_tokens; record++) {
+        for (i = 0; i < heads * dim; i++) {
+            float scale;
+            uint16_t half;
+            int16_t q;
+
+            memcpy(&scale, data + at + bytes + 4 * (size_t)(i / dim), 4);
+            memcpy(&q, data + at + 2 * (size_t)i, 2);
+            half = swl_f32_to_f16((float)q * scale);
+            memcpy(data + at + 2 * (size_t)i, &half, 2);
+        }
+        at += bytes;
+        n = cut(data, n, at, 4 * (size_t)heads);
+    }
+    return n;
+}
+
+/* Files of versions 1 and 2 have no gains: as this program's with gains of 1, cut out; and up to 3 no scales. */
 static void older_snapshots_are_read(void **state)
 {
     char path[] = "/tmp/swl-snap-XXXXXX";
@@ -87,17 +128,18 @@ static void older_snapshots_are_read(void **state)
     size_t row = (size_t)m->config->vocab * sizeof(float);
     float *want = malloc(row * N), *got = malloc(row * N);
     const int32_t mark = 6;
-    int n_marks, fd = mkstemp(path);
+    int version, fd = mkstemp(path);
 
     (void)state;
     close(fd);
-    for (n_marks = 0; n_marks < 2; n_marks++) {
+    for (version = 1; version <= 3; version++) {
+        int n_marks = version > 1;
         swl_session *a, *b;
         const swl_state *t;
         uint64_t bytes;
         uint32_t crc;
         char *data;
-        size_t n, conv, gains;
+        size_t n, at, conv, gains;
 
         assert_int_equal(swl_session_create(&a, m, NULL), SWL_OK);
         assert_int_equal(swl_session_create(&b, m, NULL), SWL_OK);
@@ -107,6 +149,7 @@ static void older_snapshots_are_read(void **state)
         assert_int_equal(swl_session_mark(a, NULL), SWL_OK);
         assert_int_equal(swl_session_eval(a, ids + mark, 3, SWL_LOGITS_NONE, NULL, NULL), SWL_OK);
         fold_decays(a);
+        round_scales(a, mark + 3);
         fd = open(path, O_RDWR | O_TRUNC);
         assert_int_equal(swl_snapshot_write(a, mark + 3, &mark, n_marks, fd, path, NULL), SWL_OK);
         close(fd);
@@ -114,10 +157,13 @@ static void older_snapshots_are_read(void **state)
         t = a->state;
         conv = (size_t)t->conv_bytes;
         gains = (size_t)(t->delta_bytes - t->gain_bytes);
-        if (n_marks)
+        at = 56 + 4 * (size_t)(mark + 3 + n_marks) + conv + gains;
+        n = to_float16(data, n, at + (size_t)t->gain_bytes, m, mark + 3);
+        if (version == 2)
             n = cut(data, n, n - 4 - (size_t)t->gain_bytes, (size_t)t->gain_bytes);
-        n = cut(data, n, 56 + 4 * (size_t)(mark + 3 + n_marks) + conv + gains, (size_t)t->gain_bytes);
-        data[7] = (char)(1 + n_marks);
+        if (version < 3)
+            n = cut(data, n, at, (size_t)t->gain_bytes);
+        data[7] = (char)version;
         bytes = n;
         memcpy(data + 48, &bytes, 8);
         crc = swl_crc32c(0, data, n - 4);

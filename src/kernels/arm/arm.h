@@ -27,11 +27,11 @@ void swl_delta_scan_neon(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t 
                          int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *gates, float *out,
                          int64_t ldo);
 void swl_rope_neon(float *x, int32_t n_rot, const float *cos, const float *sin);
-void swl_attn_f16_neon(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+void swl_quantise_kv_neon(const float *x, int32_t n, int16_t *q, float *scale);
+void swl_attn_kv_neon(const int16_t *q, const float *q_scale, int32_t n_rows, int32_t n_q, int32_t dim, const swl_kv *kv,
+                      int32_t n_keys, float *m, float *l, float *o);
+void swl_attn_f32_neon(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const float *k, const float *v,
                        int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
-void swl_attn_f32_neon(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
-                       int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
-void swl_f32_to_f16_neon(uint16_t *dst, const float *src, int64_t n);
 float swl_softmax_exp_neon(float *p, const float *x, int32_t n);
 
 #endif

@@ -125,24 +125,6 @@ void swl_rope_neon(float *x, int32_t n_rot, const float *cos, const float *sin)
     }
 }
 
-/* Halves of four values. A NaN becomes the one that scalar code makes, not the processor's. */
-INLINE uint16x4_t narrow4(float32x4_t x)
-{
-    uint16x4_t h = vreinterpret_u16_f16(vcvt_f16_f32(x)), number = vmovn_u32(vceqq_f32(x, x));
-
-    return vbsl_u16(number, h, vorr_u16(vand_u16(h, vdup_n_u16(0x8000)), vdup_n_u16(0x7e00)));
-}
-
-void swl_f32_to_f16_neon(uint16_t *dst, const float *src, int64_t n)
-{
-    int64_t i;
-
-    for (i = 0; i + 4 <= n; i += 4)
-        vst1_u16(dst + i, narrow4(vld1q_f32(src + i)));
-    for (; i < n; i++)
-        dst[i] = swl_f32_to_f16(src[i]);
-}
-
 float swl_softmax_exp_neon(float *p, const float *x, int32_t n)
 {
     return exp_sum(p, x, n, max_of(x, n, x[0]));

@@ -103,14 +103,6 @@ void swl_rope_ref(float *x, int32_t n_rot, const float *cos, const float *sin)
     }
 }
 
-void swl_f32_to_f16_ref(uint16_t *dst, const float *src, int64_t n)
-{
-    int64_t i;
-
-    for (i = 0; i < n; i++)
-        dst[i] = swl_f32_to_f16(src[i]);
-}
-
 float swl_softmax_exp_ref(float *p, const float *x, int32_t n)
 {
     float lane[SWL_LANES] = {0}, max = x[0];

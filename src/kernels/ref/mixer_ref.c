@@ -44,30 +44,144 @@ void swl_delta_scan_ref(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n
                       out + j, ldo);
 }
 
-static float load(const void *p, bool half, int64_t i)
+/* ---- attention ------------------------------------------------------------------------------------------- */
+
+static float round_within(float x, float low, float high)
 {
-    return half ? swl_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+    float r = rintf(x);
+
+    return r > high ? high : r >= low ? r : low; /* NaN, which an infinite or a tiny maximum makes, to low */
 }
 
-static float dot(const float *q, const void *k, bool half, int64_t at, int32_t dim)
+void swl_quantise_kv_ref(const float *x, int32_t n, int16_t *q, float *scale)
+{
+    float max = 0.0f, inv;
+    int32_t i;
+
+    for (i = 0; i < n; i++)
+        max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+    *scale = max / SWL_KV_MAX;
+    inv = max > 0.0f ? SWL_KV_MAX / max : 0.0f;
+    for (i = 0; i < n; i++)
+        q[i] = (int16_t)round_within(x[i] * inv, -SWL_KV_MAX, SWL_KV_MAX);
+    for (; i < swl_head_padded(n); i++)
+        q[i] = 0;
+}
+
+static int32_t key_element(const swl_kv *kv, int32_t j, int32_t i)
+{
+    return kv->k[j / SWL_KV_BLOCK * kv->ld + (i / 2 * SWL_KV_BLOCK + j % SWL_KV_BLOCK) * 2 + i % 2];
+}
+
+static int32_t value_element(const swl_kv *kv, int32_t j, int32_t i)
+{
+    return kv->v[j / SWL_KV_BLOCK * kv->ld + ((i / 16 * SWL_KV_BLOCK / 2 + j % SWL_KV_BLOCK / 2) * 16 + i % 16) * 2 + j % 2];
+}
+
+static float scale_of(const float *scale, const swl_kv *kv, int32_t j)
+{
+    return scale[j / SWL_KV_BLOCK * kv->ld_scale + j % SWL_KV_BLOCK];
+}
+
+/* p[j]: the scores of n keys; returns the largest. Integers out of range, as a forged file may hold, wrap. */
+static float scores(const int16_t *q, float q_scale, int32_t dim, const swl_kv *kv, int32_t key0, int32_t n, float *p)
+{
+    float max = -INFINITY;
+    int32_t j, i;
+
+    for (j = 0; j < n; j++) {
+        uint32_t sum = 0;
+
+        for (i = 0; i < dim; i++)
+            sum += (uint32_t)(q[i] * key_element(kv, key0 + j, i));
+        p[j] = (float)(int32_t)sum * (q_scale * scale_of(kv->k_scale, kv, key0 + j));
+        max = p[j] > max ? p[j] : max;
+    }
+    return max + 0.0f;
+}
+
+/* Scores to probabilities, as such (their sum is returned) and as the integers w; *unit: what one of these counts. */
+static float weigh(const float *p, float top, const swl_kv *kv, int32_t key0, int32_t n, int32_t *w, float *unit)
+{
+    float lane[SWL_LANES] = {0}, scale[SWL_ATTN_BLOCK], max = 0.0f, inv;
+    int32_t j;
+
+    for (j = 0; j < n; j++) {
+        scale[j] = scale_of(kv->v_scale, kv, key0 + j);
+        max = scale[j] > max ? scale[j] : max;
+    }
+    *unit = max / SWL_KV_WEIGHT_MAX;
+    inv = max > 0.0f ? SWL_KV_WEIGHT_MAX / max : 0.0f;
+    for (j = 0; j < n; j++) {
+        float e = ref_exp(p[j] - top);
+
+        lane[j % SWL_LANES] += e;
+        w[j] = (int32_t)round_within(e * (scale[j] * inv), 0, SWL_KV_WEIGHT_MAX);
+    }
+    return ref_fold(lane);
+}
+
+/* One block of keys added to one query's running result. */
+static void attend_kv_block(const int16_t *q, float q_scale, int32_t dim, const swl_kv *kv, int32_t key0, int32_t n,
+                            float *m, float *l, float *o)
+{
+    float p[SWL_ATTN_BLOCK], top = scores(q, q_scale, dim, kv, key0, n, p), unit, sum, max, a, b;
+    int32_t w[SWL_ATTN_BLOCK], j, i;
+
+    sum = weigh(p, top, kv, key0, n, w, &unit);
+    max = top > *m ? top : *m;
+    a = ref_exp(*m - max);
+    b = ref_exp(top - max);
+    *l = fmaf(*l, a, b * sum);
+    *m = max;
+    for (i = 0; i < dim; i++) {
+        uint32_t acc = 0;
+
+        for (j = 0; j < n; j++)
+            acc += (uint32_t)(w[j] * value_element(kv, key0 + j, i));
+        o[i] = fmaf((float)(int32_t)acc, b * unit, o[i] * a);
+    }
+}
+
+void swl_attn_kv_ref(const int16_t *q, const float *q_scale, int32_t n_rows, int32_t n_q, int32_t dim, const swl_kv *kv,
+                     int32_t n_keys, float *m, float *l, float *o)
+{
+    int32_t h, i, key, n;
+
+    assert(n_keys <= SWL_ATTN_SEGMENT && dim <= SWL_HEAD_MAX);
+    for (h = 0; h < n_rows * n_q; h++, q += dim, o += dim) {
+        n = n_keys + h / n_q < SWL_ATTN_SEGMENT ? n_keys + h / n_q : SWL_ATTN_SEGMENT;
+        m[h] = -INFINITY;
+        l[h] = 0.0f;
+        for (i = 0; i < dim; i++)
+            o[i] = 0.0f;
+        for (key = 0; key < n; key += SWL_ATTN_BLOCK)
+            attend_kv_block(q, q_scale[h], dim, kv, key, n - key < SWL_ATTN_BLOCK ? n - key : SWL_ATTN_BLOCK, &m[h],
+                            &l[h], o);
+    }
+}
+
+/* ---- in float32 ------------------------------------------------------------------------------------------ */
+
+static float dot(const float *q, const float *k, int32_t dim)
 {
     float lane[SWL_LANES] = {0};
     int32_t i;
 
     for (i = 0; i < dim; i++)
-        lane[i % SWL_LANES] = fmaf(q[i], load(k, half, at + i), lane[i % SWL_LANES]);
+        lane[i % SWL_LANES] = fmaf(q[i], k[i], lane[i % SWL_LANES]);
     return ref_fold(lane);
 }
 
 /* One block of keys added to one query's running result. */
-static void attend_block(const float *q, int32_t dim, const void *k, const void *v, bool half, int64_t ldkv, int32_t key0,
-                         int32_t n, float scale, float *m, float *l, float *o)
+static void attend_block(const float *q, int32_t dim, const float *k, const float *v, int64_t ldkv, int32_t n, float scale,
+                         float *m, float *l, float *o)
 {
     float p[SWL_ATTN_BLOCK], lane[SWL_LANES] = {0}, max = *m, c;
     int32_t j, i;
 
     for (j = 0; j < n; j++) {
-        p[j] = dot(q, k, half, (key0 + j) * ldkv, dim) * scale;
+        p[j] = dot(q, k + j * ldkv, dim) * scale;
         max = p[j] > max ? p[j] : max;
     }
     c = ref_exp(*m - max);
@@ -81,13 +195,13 @@ static void attend_block(const float *q, int32_t dim, const void *k, const void 
         float acc = o[i] * c;
 
         for (j = 0; j < n; j++)
-            acc = fmaf(p[j], load(v, half, (key0 + j) * ldkv + i), acc);
+            acc = fmaf(p[j], v[j * ldkv + i], acc);
         o[i] = acc;
     }
 }
 
-static void attn(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v, bool half,
-                 int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
+void swl_attn_f32_ref(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const float *k, const float *v,
+                      int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
 {
     int32_t h, i, key, n;
 
@@ -99,19 +213,7 @@ static void attn(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const
         for (i = 0; i < dim; i++)
             o[h * dim + i] = 0.0f;
         for (key = 0; key < n; key += SWL_ATTN_BLOCK)
-            attend_block(q + h * dim, dim, k, v, half, ldkv, key, n - key < SWL_ATTN_BLOCK ? n - key : SWL_ATTN_BLOCK,
-                         scale, &m[h], &l[h], o + h * dim);
+            attend_block(q + h * dim, dim, k + key * ldkv, v + key * ldkv, ldkv,
+                         n - key < SWL_ATTN_BLOCK ? n - key : SWL_ATTN_BLOCK, scale, &m[h], &l[h], o + h * dim);
     }
-}
-
-void swl_attn_f16_ref(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
-                      int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
-{
-    attn(q, n_rows, n_q, dim, k, v, true, ldkv, n_keys, scale, m, l, o);
-}
-
-void swl_attn_f32_ref(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
-                      int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
-{
-    attn(q, n_rows, n_q, dim, k, v, false, ldkv, n_keys, scale, m, l, o);
 }

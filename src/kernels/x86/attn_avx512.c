@@ -1,43 +1,301 @@
 /*
- * attn_avx512.c: one part of softmax attention. Query heads of one KV head go through the keys together, so that a key
- * or value is widened from float16 once for up to eight of them, and for all of several rows; blocks, order and lanes
- * are those of the contract.
+ * attn_avx512.c: one part of softmax attention.
+ *
+ * In integers: queries of one KV head go through a block of keys together, be it the heads of one row or those of several
+ * rows of a prompt, which see the same keys but for the last few. Keys are the lanes of scores, and columns those of
+ * values; two elements of a key, and the values of two keys, share a lane. What is loaded of one side serves eight queries.
+ *
+ * In float32 a row at a time: up to eight heads share a key or value, and lanes are those of the contract.
  */
 #include "kernels/x86/x86.h"
 
 #include <stdalign.h>
+#include <string.h>
 
+#include "kernels/ref/ref.h"
 #include "kernels/x86/tile_avx512.h"
 
 enum {
-    HEADS = 8,
-    BLOCK = SWL_ATTN_BLOCK,
-    AHEAD = 8 /* keys between the one at work and the one that is asked for */
+    HEADS = 8, /* queries that share what was loaded */
+    BLOCK = SWL_ATTN_BLOCK
 };
 
+/* Asks for a line. Rows of other heads lie between those of one, an order that no processor guesses. */
+INLINE void ask(const void *p, int64_t bytes)
+{
+    _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)bytes), _MM_HINT_T1);
+}
+
+/* ---- integers -------------------------------------------------------------------------------------------- */
+
+enum { QUERIES = 96 }; /* that go through a block together */
+
+/* What queries have of the block at work. */
+typedef struct block {
+    alignas(64) float scores[QUERIES][BLOCK];
+    int16_t weights[QUERIES][BLOCK];
+    float k_scale[BLOCK], v_scale[BLOCK];
+    float weigh[BLOCK]; /* v_scale as whole weights, for the row at work */
+    float top[QUERIES]; /* the largest score, */
+    float sum[QUERIES]; /* the sum of probabilities against it, */
+    float old[QUERIES]; /* and what the output so far and a weight count then */
+    float unit[QUERIES];
+    int32_t n_keys[QUERIES]; /* that a query sees */
+} block;
+
+typedef int32_t __attribute__((may_alias, aligned(1))) pair_i16;
+
+/* acc += products of pairs. The compiler would copy every sum in every step. */
+INLINE void add_products(__m512i *acc, __m512i a, __m512i b)
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(*acc) : "v"(a), "v"(b));
+}
+
+INLINE void clear(__m512i (*acc)[2], int queries)
+{
+    int h;
+
+#pragma GCC unroll 8
+    for (h = 0; h < queries; h++)
+        acc[h][0] = acc[h][1] = _mm512_setzero_si512();
+}
+
+/* n lines at a and at b times pairs of the queries at x, x + ldx, ... Those at next_a and next_b are asked for. */
+INLINE void add_lines(__m512i (*acc)[2], const int16_t *a, const int16_t *b, const int16_t *next_a,
+                      const int16_t *next_b, int32_t n, const int16_t *x, int64_t ldx, int queries)
+{
+    int32_t i;
+    int h;
+
+    for (i = 0; i < n; i++) {
+        __m512i u = _mm512_loadu_si512(a + 32 * i), v = _mm512_loadu_si512(b + 32 * i);
+
+        ask(next_a, 64 * i);
+        ask(next_b, 64 * i);
+#pragma GCC unroll 8
+        for (h = 0; h < queries; h++) {
+            __m512i pair = _mm512_set1_epi32(((const pair_i16 *)(x + h * ldx))[i]);
+
+            add_products(&acc[h][0], pair, u);
+            add_products(&acc[h][1], pair, v);
+        }
+    }
+}
+
+/* The scores of keys [at, at + 32) of the block, at k and high. The values at v and ld further will be wanted then. */
+INLINE void score(block *b, const int16_t *k, const int16_t *high, const int16_t *v, int64_t ld, const int16_t *q,
+                  const float *q_scale, int32_t dim, int32_t at, int32_t query, int queries)
+{
+    __m512i acc[HEADS][2];
+    int h, i;
+
+    clear(acc, queries);
+    add_lines(acc, k, high, v, v + ld, dim / 2, q + query * dim, dim, queries);
+#pragma GCC unroll 8
+    for (h = 0; h < queries; h++)
+#pragma GCC unroll 2
+        for (i = 0; i < 2; i++) {
+            __m512 scale = _mm512_mul_ps(_mm512_set1_ps(q_scale[query + h]), _mm512_load_ps(b->k_scale + at + 16 * i));
+
+            _mm512_store_ps(b->scores[query + h] + at + 16 * i, _mm512_mul_ps(_mm512_cvtepi32_ps(acc[h][i]), scale));
+        }
+}
+
+/* What the values of the first n keys count, in whole weights; returns what one of these counts. */
+static float weigh_values(block *b, int32_t n)
+{
+    __m512 max = _mm512_setzero_ps();
+    float top;
+    int32_t j;
+
+    for (j = 0; j < n; j += 16)
+        max = _mm512_max_ps(_mm512_maskz_loadu_ps(low16(n - j), b->v_scale + j), max);
+    top = _mm512_reduce_max_ps(max);
+    max = _mm512_set1_ps(top > 0.0f ? SWL_KV_WEIGHT_MAX / top : 0.0f);
+    for (j = 0; j < n; j += 16)
+        _mm512_store_ps(b->weigh + j, _mm512_mul_ps(_mm512_load_ps(b->v_scale + j), max));
+    return top / SWL_KV_WEIGHT_MAX;
+}
+
+/* Scores of the n keys that a query sees to weights, those of the others 0. */
+INLINE void weigh(block *b, int32_t query, int32_t n)
+{
+    __m512 s[BLOCK / 16], top = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps(), p;
+    __mmask16 m[BLOCK / 16];
+    int i;
+
+#pragma GCC unroll 4
+    for (i = 0; i < BLOCK / 16; i++) {
+        m[i] = low16(n < 16 * i ? 0 : n - 16 * i);
+        s[i] = _mm512_load_ps(b->scores[query] + 16 * i);
+        top = _mm512_mask_max_ps(top, m[i], s[i], top);
+    }
+    b->top[query] = _mm512_reduce_max_ps(top) + 0.0f;
+    top = _mm512_set1_ps(b->top[query]);
+#pragma GCC unroll 4
+    for (i = 0; i < BLOCK / 16; i++) {
+        __m512i w;
+
+        p = exp16(_mm512_sub_ps(s[i], top));
+        sum = _mm512_mask_add_ps(sum, m[i], sum, p);
+        p = _mm512_max_ps(_mm512_mul_ps(p, _mm512_load_ps(b->weigh + 16 * i)), _mm512_setzero_ps());
+        w = _mm512_maskz_cvt_roundps_epi32(m[i], _mm512_min_ps(p, _mm512_set1_ps(SWL_KV_WEIGHT_MAX)),
+                                           _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        _mm256_store_si256((void *)(b->weights[query] + 16 * i), _mm512_cvtepi32_epi16(w));
+    }
+    b->sum[query] = fold16(sum);
+}
+
+/* The running maxima and sums of queries [first, n_q), sixteen at a time. */
+INLINE void renormalise(block *b, int32_t first, int32_t n_q, float *m, float *l)
+{
+    int32_t i;
+
+    for (i = first; i < n_q; i += 16) {
+        __mmask16 some = low16(n_q - i);
+        __m512 was = _mm512_maskz_loadu_ps(some, m + i), top = _mm512_maskz_loadu_ps(some, b->top + i);
+        __m512 max = _mm512_max_ps(top, was), old = exp16(_mm512_sub_ps(was, max)),
+               now = exp16(_mm512_sub_ps(top, max));
+        __m512 add = _mm512_mul_ps(now, _mm512_maskz_loadu_ps(some, b->sum + i));
+
+        _mm512_mask_storeu_ps(m + i, some, max);
+        _mm512_mask_storeu_ps(l + i, some, _mm512_fmadd_ps(_mm512_maskz_loadu_ps(some, l + i), old, add));
+        _mm512_mask_storeu_ps(b->old + i, some, old);
+        _mm512_mask_storeu_ps(b->unit + i, some, _mm512_mul_ps(now, _mm512_maskz_loadu_ps(some, b->unit + i)));
+    }
+}
+
+INLINE int32_t keys_in_block(const block *b, int32_t query, int32_t key)
+{
+    return min_i32(b->n_keys[query] - key, BLOCK);
+}
+
+/* Columns [col, col + 16) and [high, high + 16) of the outputs: o * old + what the block at v adds. Keys that a query does
+ * not see have no weight. The keys at `next` will be wanted then. */
+INLINE void add_values(const block *b, const int16_t *v, const int16_t *next, int64_t ld, float *o, int32_t dim,
+                       int32_t key, int32_t col, int32_t high, int32_t query, int queries)
+{
+    int32_t n = keys_in_block(b, query + queries - 1, key), j;
+    __m512i acc[HEADS][2];
+    int h, i;
+
+    clear(acc, queries);
+    for (j = 0; j < n; j += SWL_KV_BLOCK, v += ld, next += ld)
+        add_lines(acc, v + col * SWL_KV_BLOCK, v + high * SWL_KV_BLOCK, next + col * SWL_KV_BLOCK,
+                  next + high * SWL_KV_BLOCK, SWL_KV_BLOCK / 2, b->weights[query] + j, BLOCK, queries);
+#pragma GCC unroll 8
+    for (h = 0; h < queries; h++)
+#pragma GCC unroll 2
+        for (i = 0; i < 2; i++) {
+            float *to = o + (query + h) * dim + (i ? high : col);
+            __m512 was = _mm512_mul_ps(_mm512_loadu_ps(to), _mm512_set1_ps(b->old[query + h]));
+
+            if (i == 0 || high != col)
+                _mm512_storeu_ps(
+                    to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[h][i]), _mm512_set1_ps(b->unit[query + h]), was));
+        }
+}
+
+/* Calls fn(..., query, how many) for queries [first, end), eight, four or one at a time. */
+#define BY_QUERIES(first, end, fn, ...)                                                                                \
+    do {                                                                                                               \
+        int32_t query_ = first;                                                                                        \
+                                                                                                                       \
+        for (; query_ + 8 <= end; query_ += 8)                                                                         \
+            fn(__VA_ARGS__, query_, 8);                                                                                \
+        for (; query_ + 4 <= end; query_ += 4)                                                                         \
+            fn(__VA_ARGS__, query_, 4);                                                                                \
+        for (; query_ < end; query_++)                                                                                 \
+            fn(__VA_ARGS__, query_, 1);                                                                                \
+    } while (0)
+
+/* Queries from `first` on, which see something of it, against the block of keys [key, key + n). */
+INLINE void attend_block(block *b, const swl_kv *kv, const int16_t *q, const float *q_scale, int32_t dim, int32_t first,
+                         int32_t n_q, int32_t key, int32_t n, float *m, float *l, float *o)
+{
+    const int16_t *k = kv->k + key / SWL_KV_BLOCK * kv->ld, *v = kv->v + key / SWL_KV_BLOCK * kv->ld;
+    int32_t at, i, col, seen = -1;
+    float unit = 0.0f;
+
+    for (at = 0; at < n; at += SWL_KV_BLOCK) {
+        int64_t scales = (key + at) / SWL_KV_BLOCK * kv->ld_scale;
+
+        _mm512_store_ps(b->k_scale + at, _mm512_loadu_ps(kv->k_scale + scales));
+        _mm512_store_ps(b->v_scale + at, _mm512_loadu_ps(kv->v_scale + scales));
+    }
+    for (at = 0; at < n; at += 32, k += 2 * kv->ld) {
+        const int16_t *high = n - at > SWL_KV_BLOCK ? k + kv->ld : k;
+
+        BY_QUERIES(first, n_q, score, b, k, high, v + at / SWL_KV_BLOCK * kv->ld, kv->ld, q, q_scale, dim, at);
+    }
+    for (i = first; i < n_q; i++) {
+        if (keys_in_block(b, i, key) != seen) {
+            seen = keys_in_block(b, i, key);
+            unit = weigh_values(b, seen);
+        }
+        b->unit[i] = unit;
+        weigh(b, i, seen);
+    }
+    renormalise(b, first, n_q, m, l);
+    for (col = 0; col < dim; col += 32) {
+        int32_t high = dim - col > 16 ? col + 16 : col;
+
+        BY_QUERIES(first, n_q, add_values, b, v, k, kv->ld, o, dim, key, col, high);
+    }
+}
+
+/* Rows of at most QUERIES queries in all. */
+static void attend_rows(const int16_t *q, const float *q_scale, int32_t n_rows, int32_t n_heads, int32_t dim,
+                        const swl_kv *kv, int32_t n_keys, float *m, float *l, float *o)
+{
+    block b;
+    int32_t n_q = n_rows * n_heads, first = 0, key, i;
+
+    memset(b.weigh, 0, sizeof b.weigh);
+    for (i = 0; i < n_q; i++) {
+        m[i] = -INFINITY;
+        l[i] = 0.0f;
+        b.n_keys[i] = min_i32(n_keys + i / n_heads, SWL_ATTN_SEGMENT);
+    }
+    memset(o, 0, (size_t)n_q * (size_t)dim * sizeof *o);
+    for (key = 0; key < b.n_keys[n_q - 1]; key += BLOCK) {
+        while (b.n_keys[first] <= key)
+            first++;
+        attend_block(&b, kv, q, q_scale, dim, first, n_q, key, keys_in_block(&b, n_q - 1, key), m, l, o);
+    }
+}
+
+void swl_attn_kv_avx512(const int16_t *q, const float *q_scale, int32_t n_rows, int32_t n_q, int32_t dim,
+                        const swl_kv *kv, int32_t n_keys, float *m, float *l, float *o)
+{
+    int32_t together = QUERIES / n_q, row, n, i;
+
+    if (!together) {
+        swl_attn_kv_ref(q, q_scale, n_rows, n_q, dim, kv, n_keys, m, l, o);
+        return;
+    }
+    for (row = 0; row < n_rows; row += n) {
+        i = row * n_q;
+        n = min_i32(together, n_rows - row);
+        attend_rows(q + i * dim, q_scale + i, n, n_q, dim, kv, min_i32(n_keys + row, SWL_ATTN_SEGMENT), m + i, l + i,
+                    o + i * dim);
+    }
+}
+
+/* ---- float32 --------------------------------------------------------------------------------------------- */
+
+enum { AHEAD = 8 }; /* keys between the one at work and the one that is asked for */
+
 typedef struct cache {
-    const uint8_t *k, *v;
-    int64_t ld; /* elements */
+    const float *k, *v;
+    int64_t ld;
     int32_t dim;
     float scale;
 } cache;
 
-/* Sixteen elements from `at`, those outside the mask 0 and not read. */
-INLINE __m512 load_kv(const uint8_t *p, int64_t at, __mmask16 m, bool half)
-{
-    return half ? _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p + 2 * at)) : _mm512_maskz_loadu_ps(m, p + 4 * at);
-}
-
-/* Asks for elements from `at` on. Rows of other heads lie between those of one, an order that no processor guesses. */
-INLINE void ask(const uint8_t *p, int64_t at, bool half)
-{
-    _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)((half ? 2 : 4) * at)), _MM_HINT_T1);
-}
-
 /* lanes[head][key]: the sixteen lanes of q . k for n_keys keys from key0 on. On the way a later key is asked for, and the
  * value that the scores will be used for. */
-INLINE void dot_lanes(const cache *c, const float *q, int32_t key, int heads, bool half, float (*lanes)[16][16],
-                      int32_t slot)
+INLINE void dot_lanes(const cache *c, const float *q, int32_t key, int heads, float (*lanes)[16][16], int32_t slot)
 {
     __m512 acc[HEADS];
     int32_t i;
@@ -47,19 +305,17 @@ INLINE void dot_lanes(const cache *c, const float *q, int32_t key, int heads, bo
     for (h = 0; h < heads; h++)
         acc[h] = _mm512_setzero_ps();
     for (i = 0; i + 16 <= c->dim; i += 16) {
-        __m512 k = load_kv(c->k, key * c->ld + i, 0xffff, half);
+        __m512 k = _mm512_loadu_ps(c->k + key * c->ld + i);
 
-        if (!half || i % 32 == 0)
-            ask(c->k, (key + AHEAD) * c->ld + i, half);
-        if (!half || i % 32 == 16)
-            ask(c->v, key * c->ld + i - (half ? 16 : 0), half);
+        ask(c->k, 4 * ((key + AHEAD) * c->ld + i));
+        ask(c->v, 4 * (key * c->ld + i));
 #pragma GCC unroll 8
         for (h = 0; h < heads; h++)
             acc[h] = _mm512_fmadd_ps(_mm512_loadu_ps(q + h * c->dim + i), k, acc[h]);
     }
     if (i < c->dim) {
         __mmask16 m = low16(c->dim - i);
-        __m512 k = load_kv(c->k, key * c->ld + i, m, half);
+        __m512 k = _mm512_maskz_loadu_ps(m, c->k + key * c->ld + i);
 
 #pragma GCC unroll 8
         for (h = 0; h < heads; h++)
@@ -71,7 +327,7 @@ INLINE void dot_lanes(const cache *c, const float *q, int32_t key, int heads, bo
 }
 
 /* p[head][0 .. n): scaled scores. */
-INLINE void scores(const cache *c, const float *q, int32_t key0, int32_t n, int heads, bool half, float (*p)[BLOCK])
+INLINE void scores(const cache *c, const float *q, int32_t key0, int32_t n, int heads, float (*p)[BLOCK])
 {
     alignas(64) float lanes[HEADS][16][16];
     int32_t j, i;
@@ -79,7 +335,7 @@ INLINE void scores(const cache *c, const float *q, int32_t key0, int32_t n, int 
 
     for (j = 0; j < n; j += 16) {
         for (i = 0; i < 16 && j + i < n; i++)
-            dot_lanes(c, q, key0 + j + i, heads, half, lanes, i);
+            dot_lanes(c, q, key0 + j + i, heads, lanes, i);
         for (; i < 16; i++) /* keys past the end */
             for (h = 0; h < heads; h++)
                 _mm512_store_ps(lanes[h][i], _mm512_setzero_ps());
@@ -89,7 +345,7 @@ INLINE void scores(const cache *c, const float *q, int32_t key0, int32_t n, int 
 }
 
 /* Scores to probabilities against the new maximum; m and l are updated, the factor for the old output is returned. */
-static float renormalise(float *p, int32_t n, float *m, float *l)
+static float renormalise_f32(float *p, int32_t n, float *m, float *l)
 {
     __m512 max = _mm512_set1_ps(*m), sum = _mm512_setzero_ps(), v;
     float top, factor;
@@ -110,8 +366,8 @@ static float renormalise(float *p, int32_t n, float *m, float *l)
 }
 
 /* o = o * factor, then + p_j v_j, for `width` registers of output columns. */
-INLINE void add_values(const cache *c, int32_t key0, int32_t n, int32_t col, int heads, bool half,
-                       const float (*p)[BLOCK], const float *factor, float *o, int width)
+INLINE void add_values_f32(const cache *c, int32_t key0, int32_t n, int32_t col, int heads, const float (*p)[BLOCK],
+                           const float *factor, float *o, int width)
 {
     __m512 acc[HEADS][2], v[2];
     int32_t j;
@@ -127,7 +383,7 @@ INLINE void add_values(const cache *c, int32_t key0, int32_t n, int32_t col, int
     for (j = 0; j < n; j++) {
 #pragma GCC unroll 2
         for (i = 0; i < width; i++)
-            v[i] = load_kv(c->v, (key0 + j) * c->ld + col + 16 * i, low16(c->dim - col - 16 * i), half);
+            v[i] = _mm512_maskz_loadu_ps(low16(c->dim - col - 16 * i), c->v + (key0 + j) * c->ld + col + 16 * i);
 #pragma GCC unroll 8
         for (h = 0; h < heads; h++) {
             __m512 w = _mm512_set1_ps(p[h][j]);
@@ -144,7 +400,7 @@ INLINE void add_values(const cache *c, int32_t key0, int32_t n, int32_t col, int
             _mm512_mask_storeu_ps(o + h * c->dim + col + 16 * i, low16(c->dim - col - 16 * i), acc[h][i]);
 }
 
-INLINE void attend(const cache *c, const float *q, int32_t n_keys, int heads, bool half, float *m, float *l, float *o)
+INLINE void attend(const cache *c, const float *q, int32_t n_keys, int heads, float *m, float *l, float *o)
 {
     alignas(64) float p[HEADS][BLOCK];
     float factor[HEADS];
@@ -159,281 +415,39 @@ INLINE void attend(const cache *c, const float *q, int32_t n_keys, int heads, bo
         o[i] = 0.0f;
     for (key = 0; key < n_keys; key += BLOCK) {
         n = min_i32(BLOCK, n_keys - key);
-        scores(c, q, key, n, heads, half, p);
+        scores(c, q, key, n, heads, p);
         for (h = 0; h < heads; h++)
-            factor[h] = renormalise(p[h], n, &m[h], &l[h]);
+            factor[h] = renormalise_f32(p[h], n, &m[h], &l[h]);
         for (i = 0; i + 32 <= c->dim; i += 32)
-            add_values(c, key, n, i, heads, half, (const float(*)[BLOCK])p, factor, o, 2);
+            add_values_f32(c, key, n, i, heads, (const float (*)[BLOCK])p, factor, o, 2);
         for (; i < c->dim; i += 16)
-            add_values(c, key, n, i, heads, half, (const float(*)[BLOCK])p, factor, o, 1);
+            add_values_f32(c, key, n, i, heads, (const float (*)[BLOCK])p, factor, o, 1);
     }
 }
-
-/* ---- several rows --------------------------------------------------------------------------------------- */
-
-/*
- * Rows of a prompt see the same keys but for the last few. Here keys are the lanes of scores, and columns those of
- * values, as in a product of matrices: what is loaded of one side is used for twelve queries. The contract's lanes come
- * one after the other in the order of the fold's tree, so that a query keeps a stack of finished branches and needs no
- * shuffles.
- */
-enum {
-    QUERIES_MIN = 24, /* rows times heads that are worth turning the keys */
-    QUERIES = 96,     /* that go through a block together */
-    KEYS = 32,        /* that are turned together */
-    COLUMNS = 32,     /* of values that are widened together */
-    DIM_MAX = 256,
-    AT_ONCE = 12      /* queries in registers */
-};
-
-typedef struct rows {
-    alignas(64) float keys[DIM_MAX][KEYS]; /* lanes in the order of the tree, `depth` places each */
-    float values[BLOCK][COLUMNS];
-    float p[QUERIES][BLOCK];
-    float factor[QUERIES];   /* for the output so far */
-    int32_t n_keys[QUERIES]; /* that a query sees */
-    int32_t dim, depth;      /* depth: dimensions of a lane, rounded up */
-    float scale;
-} rows;
-
-INLINE void store_dim(rows *r, int32_t d, int32_t first, __m512 v)
-{
-    if (d < r->dim)
-        _mm512_store_ps(r->keys[lane_at[d % SWL_LANES] * r->depth + d / SWL_LANES] + first, v);
-}
-
-/* Keys [key, key + n) as lanes; the last stands for those that are missing. The keys of the next call are asked for. */
-INLINE void turn_keys(const cache *c, int32_t key, int32_t n, bool half, rows *r)
-{
-    const __m512i even_odd = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26, 24,
-                                              22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    int32_t size = half ? 2 : 4, first, i, d;
-    __m512i v[16];
-
-    for (first = 0; first < KEYS; first += 16)
-        for (d = 0; d < c->dim; d += 64 / size) {
-#pragma GCC unroll 16
-            for (i = 0; i < 16; i++) {
-                int64_t at = (key + min_i32(first + i, n - 1)) * c->ld + d;
-
-                v[i] = load_bytes(c->k + size * at, size * (c->dim - d));
-                ask(c->k, at + KEYS * c->ld, half);
-            }
-            transpose(v);
-#pragma GCC unroll 16
-            for (i = 0; i < 16; i++)
-                if (half) {
-                    __m512i w = _mm512_permutexvar_epi16(even_odd, v[i]);
-
-                    store_dim(r, d + 2 * i, first, _mm512_cvtph_ps(_mm512_castsi512_si256(w)));
-                    store_dim(r, d + 2 * i + 1, first, _mm512_cvtph_ps(_mm512_extracti64x4_epi64(w, 1)));
-                } else {
-                    store_dim(r, d + i, first, _mm512_castsi512_ps(v[i]));
-                }
-        }
-}
-
-/* p[query][at .. at + KEYS): scaled scores of the keys that were turned last. */
-INLINE void score_rows(const rows *r, const float *q, int32_t at, int queries, float (*p)[BLOCK])
-{
-    alignas(64) float branch[4][AT_ONCE][KEYS];
-    __m512 acc[AT_ONCE][2];
-    int32_t leaf, left, level;
-    int h, i;
-
-    for (leaf = 0; leaf < SWL_LANES; leaf++) {
-        const float(*k)[KEYS] = &r->keys[leaf * r->depth], *x = q + lane_at[leaf];
-
-#pragma GCC unroll 12
-        for (h = 0; h < queries; h++)
-            acc[h][0] = acc[h][1] = _mm512_setzero_ps();
-        for (left = r->dim - lane_at[leaf]; left > 0; left -= SWL_LANES, x += SWL_LANES, k++) {
-            __m512 a = _mm512_load_ps(*k), b = _mm512_load_ps(*k + 16);
-
-#pragma GCC unroll 12
-            for (h = 0; h < queries; h++) {
-                __m512 y = _mm512_set1_ps(x[h * r->dim]);
-
-                acc[h][0] = _mm512_fmadd_ps(y, a, acc[h][0]);
-                acc[h][1] = _mm512_fmadd_ps(y, b, acc[h][1]);
-            }
-        }
-        for (level = 0; leaf >> level & 1; level++)
-#pragma GCC unroll 12
-            for (h = 0; h < queries; h++)
-#pragma GCC unroll 2
-                for (i = 0; i < 2; i++)
-                    acc[h][i] = _mm512_add_ps(_mm512_load_ps(branch[level][h] + 16 * i), acc[h][i]);
-        if (level < 4)
-#pragma GCC unroll 12
-            for (h = 0; h < queries; h++)
-#pragma GCC unroll 2
-                for (i = 0; i < 2; i++)
-                    _mm512_store_ps(branch[level][h] + 16 * i, acc[h][i]);
-    }
-#pragma GCC unroll 12
-    for (h = 0; h < queries; h++)
-#pragma GCC unroll 2
-        for (i = 0; i < 2; i++)
-            _mm512_store_ps(p[h] + at + 16 * i, _mm512_mul_ps(acc[h][i], _mm512_set1_ps(r->scale)));
-}
-
-/* o = o * factor, then + p_j v_j for keys [j, n) of the block. r->values has the columns from col on. */
-INLINE void add_rows(const rows *r, int32_t col, int32_t j, int32_t n, int queries, const float (*p)[BLOCK],
-                     const float *factor, float *o)
-{
-    __m512 acc[AT_ONCE][2];
-    __mmask16 m[2] = {low16(r->dim - col), low16(r->dim - col > 16 ? r->dim - col - 16 : 0)};
-    int h, i;
-
-#pragma GCC unroll 12
-    for (h = 0; h < queries; h++)
-#pragma GCC unroll 2
-        for (i = 0; i < 2; i++)
-            acc[h][i] = _mm512_mul_ps(_mm512_maskz_loadu_ps(m[i], o + h * r->dim + col + 16 * i),
-                                      _mm512_set1_ps(factor[h]));
-    for (; j < n; j++) {
-        __m512 a = _mm512_load_ps(r->values[j]), b = _mm512_load_ps(r->values[j] + 16);
-
-#pragma GCC unroll 12
-        for (h = 0; h < queries; h++) {
-            __m512 w = _mm512_set1_ps(p[h][j]);
-
-            acc[h][0] = _mm512_fmadd_ps(w, a, acc[h][0]);
-            acc[h][1] = _mm512_fmadd_ps(w, b, acc[h][1]);
-        }
-    }
-#pragma GCC unroll 12
-    for (h = 0; h < queries; h++)
-#pragma GCC unroll 2
-        for (i = 0; i < 2; i++)
-            _mm512_mask_storeu_ps(o + h * r->dim + col + 16 * i, m[i], acc[h][i]);
-}
-
-INLINE int32_t keys_in_block(const rows *r, int32_t query, int32_t key)
-{
-    int32_t n = r->n_keys[query] - key;
-
-    return n < 0 ? 0 : min_i32(n, BLOCK);
-}
-
-/* Columns [col, col + COLUMNS) of values [key, key + n). */
-INLINE void widen_values(const cache *c, int32_t key, int32_t n, int32_t col, bool half, rows *r)
-{
-    __mmask16 low = low16(c->dim - col), high = low16(c->dim - col > 16 ? c->dim - col - 16 : 0);
-    int32_t j;
-
-    for (j = 0; j < n; j++) {
-        _mm512_store_ps(r->values[j], load_kv(c->v, (key + j) * c->ld + col, low, half));
-        _mm512_store_ps(r->values[j] + 16, load_kv(c->v, (key + j) * c->ld + col + 16, high, half));
-    }
-}
-
-/* Queries have the keys of the first of them in common; those of later rows may have a few more. */
-INLINE void add_common(const rows *r, int32_t key, int32_t col, int32_t first, int queries, float *o)
-{
-    static const float one = 1.0f;
-    int32_t n = keys_in_block(r, first, key), i;
-
-    add_rows(r, col, 0, n, queries, &r->p[first], &r->factor[first], o + first * r->dim);
-    for (i = first; i < first + queries; i++)
-        if (keys_in_block(r, i, key) > n)
-            add_rows(r, col, n, keys_in_block(r, i, key), 1, &r->p[i], &one, o + i * r->dim);
-}
-
-/* All queries against the block of keys [key, key + n). */
-INLINE void attend_block(const cache *c, rows *r, const float *q, int32_t n_q, int32_t key, int32_t n, bool half,
-                         float *m, float *l, float *o)
-{
-    int32_t i, at, col;
-
-    for (at = 0; at < n; at += KEYS) {
-        turn_keys(c, key + at, min_i32(KEYS, n - at), half, r);
-        for (i = 0; i + 12 <= n_q; i += 12)
-            score_rows(r, q + i * r->dim, at, 12, &r->p[i]);
-        for (; i + 4 <= n_q; i += 4)
-            score_rows(r, q + i * r->dim, at, 4, &r->p[i]);
-        for (; i < n_q; i++)
-            score_rows(r, q + i * r->dim, at, 1, &r->p[i]);
-    }
-    for (i = 0; i < n_q; i++)
-        r->factor[i] = renormalise(r->p[i], keys_in_block(r, i, key), &m[i], &l[i]);
-    for (col = 0; col < r->dim; col += COLUMNS) {
-        widen_values(c, key, n, col, half, r);
-        for (i = 0; i + 12 <= n_q; i += 12)
-            add_common(r, key, col, i, 12, o);
-        for (; i + 4 <= n_q; i += 4)
-            add_common(r, key, col, i, 4, o);
-        for (; i < n_q; i++)
-            add_common(r, key, col, i, 1, o);
-    }
-}
-
-/* Rows of at most QUERIES queries in all against a segment. */
-INLINE void attend_rows(const cache *c, const float *q, int32_t n_rows, int32_t n_heads, int32_t n_keys, bool half,
-                        float *m, float *l, float *o)
-{
-    rows r;
-    int32_t n_q = n_rows * n_heads, key, i;
-
-    r.dim = c->dim;
-    r.depth = (c->dim + SWL_LANES - 1) / SWL_LANES;
-    r.scale = c->scale;
-    for (i = 0; i < n_q; i++) {
-        m[i] = -INFINITY;
-        l[i] = 0.0f;
-        r.n_keys[i] = min_i32(n_keys + i / n_heads, SWL_ATTN_SEGMENT);
-    }
-    for (i = 0; i < n_q * c->dim; i++)
-        o[i] = 0.0f;
-    for (key = 0; key < r.n_keys[n_q - 1]; key += BLOCK)
-        attend_block(c, &r, q, n_q, key, keys_in_block(&r, n_q - 1, key), half, m, l, o);
-}
-
-/* ---- the slots ------------------------------------------------------------------------------------------- */
 
 /* One row against a segment. */
-INLINE void attend_row(const cache *c, const float *q, int32_t n_q, int32_t n_keys, bool half, float *m, float *l,
-                       float *o)
+INLINE void attend_row(const cache *c, const float *q, int32_t n_q, int32_t n_keys, float *m, float *l, float *o)
 {
     int32_t h = 0;
 
     for (; h + 8 <= n_q; h += 8)
-        attend(c, q + h * c->dim, n_keys, 8, half, m + h, l + h, o + h * c->dim);
+        attend(c, q + h * c->dim, n_keys, 8, m + h, l + h, o + h * c->dim);
     for (; h + 4 <= n_q; h += 4)
-        attend(c, q + h * c->dim, n_keys, 4, half, m + h, l + h, o + h * c->dim);
+        attend(c, q + h * c->dim, n_keys, 4, m + h, l + h, o + h * c->dim);
     for (; h + 2 <= n_q; h += 2)
-        attend(c, q + h * c->dim, n_keys, 2, half, m + h, l + h, o + h * c->dim);
+        attend(c, q + h * c->dim, n_keys, 2, m + h, l + h, o + h * c->dim);
     for (; h < n_q; h++)
-        attend(c, q + h * c->dim, n_keys, 1, half, m + h, l + h, o + h * c->dim);
+        attend(c, q + h * c->dim, n_keys, 1, m + h, l + h, o + h * c->dim);
 }
 
-INLINE void attn(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v, int64_t ldkv,
-                 int32_t n_keys, float scale, float *m, float *l, float *o, bool half)
+void swl_attn_f32_avx512(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const float *k, const float *v,
+                         int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
 {
     cache c = {k, v, ldkv, dim, scale};
-    int32_t together = dim > DIM_MAX ? 0 : QUERIES / n_q, row, n, i;
+    int32_t row, i;
 
-    for (row = 0; row < n_rows; row += n) {
+    for (row = 0; row < n_rows; row++) {
         i = row * n_q;
-        n = min_i32(together, n_rows - row);
-        if (n * n_q >= QUERIES_MIN) {
-            attend_rows(&c, q + i * dim, n, n_q, n_keys + row, half, m + i, l + i, o + i * dim);
-        } else {
-            n = 1;
-            attend_row(&c, q + i * dim, n_q, min_i32(n_keys + row, SWL_ATTN_SEGMENT), half, m + i, l + i, o + i * dim);
-        }
+        attend_row(&c, q + i * dim, n_q, min_i32(n_keys + row, SWL_ATTN_SEGMENT), m + i, l + i, o + i * dim);
     }
-}
-
-void swl_attn_f16_avx512(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
-                         int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
-{
-    attn(q, n_rows, n_q, dim, k, v, ldkv, n_keys, scale, m, l, o, true);
-}
-
-void swl_attn_f32_avx512(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
-                         int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
-{
-    attn(q, n_rows, n_q, dim, k, v, ldkv, n_keys, scale, m, l, o, false);
 }

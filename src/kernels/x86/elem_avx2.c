@@ -163,16 +163,6 @@ void swl_rope_avx2(float *x, int32_t n_rot, const float *cos, const float *sin)
     }
 }
 
-void swl_f32_to_f16_avx2(uint16_t *dst, const float *src, int64_t n)
-{
-    int64_t i;
-
-    for (i = 0; i + 8 <= n; i += 8)
-        _mm_storeu_si128((void *)(dst + i), _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
-    if (i < n)
-        swl_f32_to_f16_ref(dst + i, src + i, n - i);
-}
-
 float swl_softmax_exp_avx2(float *p, const float *x, int32_t n)
 {
     __m256 low = _mm256_setzero_ps(), high = low, v = _mm256_set1_ps(x[0]);
@@ -204,28 +194,34 @@ float swl_softmax_exp_avx2(float *p, const float *x, int32_t n)
 
 /* ---- quantisation ---------------------------------------------------------------------------------------- */
 
-/* Eight values to -127..127, with NaN to -127. */
-INLINE __m256i quantise_8(__m256 x, __m256 inv)
+/* Eight values to -limit..limit, with NaN to -limit. */
+INLINE __m256i quantise_8(__m256 x, __m256 inv, float limit)
 {
     __m256 r = _mm256_round_ps(_mm256_mul_ps(x, inv), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 
-    return _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(r, _mm256_set1_ps(-127.0f)), _mm256_set1_ps(127.0f)));
+    return _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(r, _mm256_set1_ps(-limit)), _mm256_set1_ps(limit)));
+}
+
+/* The larger of each of max and |x|, of a NaN max. */
+INLINE __m256 max_abs(__m256 max, __m256 x)
+{
+    return _mm256_max_ps(_mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(INT32_MAX))), max);
 }
 
 static void quantise_group(const float *x, int8_t *q, float *scale, int32_t *sum)
 {
-    const __m256 positive = _mm256_castsi256_ps(_mm256_set1_epi32(INT32_MAX));
     __m256 max = _mm256_setzero_ps(), inv;
     float top;
     int i;
 
     for (i = 0; i < 64; i += 8)
-        max = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(x + i), positive), max);
+        max = max_abs(max, _mm256_loadu_ps(x + i));
     top = max8(max);
     *scale = top / 127.0f;
     inv = _mm256_set1_ps(top > 0.0f ? 127.0f / top : 0.0f);
     for (i = 0; i < 64; i += 16) {
-        __m256i a = quantise_8(_mm256_loadu_ps(x + i), inv), b = quantise_8(_mm256_loadu_ps(x + i + 8), inv);
+        __m256i a = quantise_8(_mm256_loadu_ps(x + i), inv, 127.0f);
+        __m256i b = quantise_8(_mm256_loadu_ps(x + i + 8), inv, 127.0f);
         __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8), s = _mm256_add_epi32(a, b);
         __m128i t = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
 
@@ -246,4 +242,34 @@ void swl_quantise_act_avx2(const float *x, int32_t cols, int8_t *q, float *scale
     if (full * SWL_ACT_GROUP < cols)
         swl_quantise_act_ref(x + full * SWL_ACT_GROUP, cols - full * SWL_ACT_GROUP, q + full * SWL_ACT_GROUP,
                              scale + full, sum + full * (SWL_ACT_GROUP / SWL_ACT_SUM));
+}
+
+void swl_quantise_kv_avx2(const float *x, int32_t n, int16_t *q, float *scale)
+{
+    __m256 low = _mm256_setzero_ps(), high = low, inv;
+    int32_t i, at;
+    float top;
+
+    if (n < 16) {
+        swl_quantise_kv_ref(x, n, q, scale);
+        return;
+    }
+    for (i = 0; i < n; i += 16) { /* the last sixteen may have been partly seen */
+        at = min_i32(i, n - 16);
+        low = max_abs(low, _mm256_loadu_ps(x + at));
+        high = max_abs(high, _mm256_loadu_ps(x + at + 8));
+    }
+    top = max8(_mm256_max_ps(low, high));
+    *scale = top / SWL_KV_MAX;
+    inv = _mm256_set1_ps(top > 0.0f ? SWL_KV_MAX / top : 0.0f);
+    for (i = 0; i < n; i += 16) {
+        __m256i a, b;
+
+        at = min_i32(i, n - 16);
+        a = quantise_8(_mm256_loadu_ps(x + at), inv, SWL_KV_MAX);
+        b = quantise_8(_mm256_loadu_ps(x + at + 8), inv, SWL_KV_MAX);
+        _mm256_storeu_si256((void *)(q + at), _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8));
+    }
+    for (i = n; i < swl_head_padded(n); i++)
+        q[i] = 0;
 }

@@ -186,18 +186,6 @@ void swl_rope_avx512(float *x, int32_t n_rot, const float *cos, const float *sin
     }
 }
 
-void swl_f32_to_f16_avx512(uint16_t *dst, const float *src, int64_t n)
-{
-    int64_t i;
-
-    for (i = 0; i < n; i += 16) {
-        __mmask16 m = low16(n - i);
-        __m512 v = _mm512_maskz_loadu_ps(m, src + i);
-
-        _mm256_mask_storeu_epi16(dst + i, m, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-    }
-}
-
 float swl_softmax_exp_avx512(float *p, const float *x, int32_t n)
 {
     __m512 max = _mm512_set1_ps(x[0]), acc = _mm512_setzero_ps(), v;
@@ -218,12 +206,12 @@ float swl_softmax_exp_avx512(float *p, const float *x, int32_t n)
 
 /* ---- quantisation ---------------------------------------------------------------------------------------- */
 
-/* Sixteen values to -127..127, with NaN to -127. Those outside the mask become 0. */
-INLINE __m512i quantise_16(__m512 x, __m512 inv, __mmask16 m)
+/* To -limit..limit, with NaN to -limit. Those outside the mask become 0. */
+INLINE __m512i round_within(__m512 x, float limit, __mmask16 m)
 {
-    __m512 r = _mm512_max_ps(_mm512_mul_ps(x, inv), _mm512_set1_ps(-127.0f));
+    __m512 r = _mm512_max_ps(x, _mm512_set1_ps(-limit));
 
-    return _mm512_maskz_cvt_roundps_epi32(m, _mm512_min_ps(r, _mm512_set1_ps(127.0f)),
+    return _mm512_maskz_cvt_roundps_epi32(m, _mm512_min_ps(r, _mm512_set1_ps(limit)),
                                           _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
@@ -246,7 +234,7 @@ INLINE void quantise_group(const float *x, int32_t n, int8_t *q, float *scale, i
     *scale = top / 127.0f;
     max = _mm512_set1_ps(top > 0.0f ? 127.0f / top : 0.0f);
     for (i = 0; i < 4; i++)
-        c[i] = quantise_16(v[i], max, m[i]);
+        c[i] = round_within(_mm512_mul_ps(v[i], max), 127.0f, m[i]);
     s = _mm512_packs_epi16(_mm512_packs_epi32(c[0], c[1]), _mm512_packs_epi32(c[2], c[3]));
     s = _mm512_permutexvar_epi32(by_four, s);
     _mm512_storeu_si512(q, s);
@@ -269,5 +257,24 @@ void swl_quantise_act_avx512(const float *x, int32_t cols, int8_t *q, float *sca
         q += SWL_ACT_GROUP;
         scale++;
         sum += SWL_ACT_GROUP / SWL_ACT_SUM;
+    }
+}
+
+void swl_quantise_kv_avx512(const float *x, int32_t n, int16_t *q, float *scale)
+{
+    __m512 max = _mm512_setzero_ps();
+    float top;
+    int32_t i;
+
+    for (i = 0; i < n; i += 16)
+        max = _mm512_max_ps(_mm512_abs_ps(_mm512_maskz_loadu_ps(low16(n - i), x + i)), max);
+    top = _mm512_reduce_max_ps(max);
+    *scale = top / SWL_KV_MAX;
+    max = _mm512_set1_ps(top > 0.0f ? SWL_KV_MAX / top : 0.0f);
+    for (i = 0; i < n; i += 16) {
+        __mmask16 m = low16(n - i);
+        __m512i v = round_within(_mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), max), SWL_KV_MAX, m);
+
+        _mm256_storeu_si256((void *)(q + i), _mm512_cvtepi32_epi16(v));
     }
 }

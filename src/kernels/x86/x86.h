@@ -27,15 +27,15 @@ void swl_axpy_avx512(float *x, float a, const float *y, int32_t n);
 void swl_conv_silu_avx512(float *out, int64_t ldo, float *state, const float *u, int64_t ldu, const float *w,
                           int64_t lds, int32_t n, int32_t n_tok, int32_t width);
 void swl_rope_avx512(float *x, int32_t n_rot, const float *cos, const float *sin);
-void swl_f32_to_f16_avx512(uint16_t *dst, const float *src, int64_t n);
 float swl_softmax_exp_avx512(float *p, const float *x, int32_t n);
 
 void swl_delta_scan_avx512(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
                            int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *gates, float *out,
                            int64_t ldo);
-void swl_attn_f16_avx512(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
-                         int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
-void swl_attn_f32_avx512(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+void swl_quantise_kv_avx512(const float *x, int32_t n, int16_t *q, float *scale);
+void swl_attn_kv_avx512(const int16_t *q, const float *q_scale, int32_t n_rows, int32_t n_q, int32_t dim, const swl_kv *kv,
+                        int32_t n_keys, float *m, float *l, float *o);
+void swl_attn_f32_avx512(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const float *k, const float *v,
                          int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
 
 swl_matmul_fn swl_matmul_q_a2_avx2, swl_matmul_q_a3_avx2, swl_matmul_q_a4_avx2, swl_matmul_q_a5_avx2,
@@ -58,15 +58,15 @@ void swl_axpy_avx2(float *x, float a, const float *y, int32_t n);
 void swl_conv_silu_avx2(float *out, int64_t ldo, float *state, const float *u, int64_t ldu, const float *w, int64_t lds,
                         int32_t n, int32_t n_tok, int32_t width);
 void swl_rope_avx2(float *x, int32_t n_rot, const float *cos, const float *sin);
-void swl_f32_to_f16_avx2(uint16_t *dst, const float *src, int64_t n);
 float swl_softmax_exp_avx2(float *p, const float *x, int32_t n);
 
 void swl_delta_scan_avx2(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n_tok, const float *q, const float *k,
                          int64_t ldqk, const float *v, int64_t ldv, const swl_delta_gate *gates, float *out,
                          int64_t ldo);
-void swl_attn_f16_avx2(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
-                       int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
-void swl_attn_f32_avx2(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const void *k, const void *v,
+void swl_quantise_kv_avx2(const float *x, int32_t n, int16_t *q, float *scale);
+void swl_attn_kv_avx2(const int16_t *q, const float *q_scale, int32_t n_rows, int32_t n_q, int32_t dim, const swl_kv *kv,
+                      int32_t n_keys, float *m, float *l, float *o);
+void swl_attn_f32_avx2(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const float *k, const float *v,
                        int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);
 
 #endif

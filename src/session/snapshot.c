@@ -209,6 +209,11 @@ static bool known_version(const uint8_t *head)
     return head[7] >= VERSION_FIRST && head[7] <= VERSION;
 }
 
+static swl_status unknown_version(swl_status st, const char *path, int64_t at, const uint8_t *head, swl_error *err)
+{
+    return swl_fail_at(err, st, path, at, "%s: snapshot version %d, expected %d to %d", path, head[7], VERSION_FIRST, VERSION);
+}
+
 /* Why a head is not one that this session can take. */
 static swl_status check_head(snapshot *p, uint64_t base, uint64_t size)
 {
@@ -226,8 +231,7 @@ static swl_status check_head(snapshot *p, uint64_t base, uint64_t size)
     if (memcmp(found, magic, sizeof magic))
         return swl_fail_at(p->err, SWL_E_CORRUPT, path, at, "%s is not a snapshot of this program", path);
     if (!known_version(found))
-        return swl_fail_at(p->err, SWL_E_UNSUPPORTED, path, at + 7, "%s: snapshot version %d, expected %d to %d", path, found[7],
-                           VERSION_FIRST, VERSION);
+        return unknown_version(SWL_E_UNSUPPORTED, path, at + 7, found, p->err);
     if (memcmp(found + 8, want + 8, 32))
         return swl_fail_at(p->err, SWL_E_MISMATCH, path, at + 8, "%s was made with another model", path);
     if (found[40] != want[40])
@@ -416,8 +420,10 @@ swl_status swl_snapshot_peek(swl_snapshot_info *out, const char *path, int32_t n
     if (st)
         return st;
     st = swl_file_read_at(fd, path, 0, head, HEAD_BYTES, err);
-    if (!st && (memcmp(head, magic, sizeof magic) || !known_version(head)))
+    if (!st && memcmp(head, magic, sizeof magic))
         st = swl_fail_at(err, SWL_E_CORRUPT, path, 0, "%s is not a snapshot of this program", path);
+    if (!st && !known_version(head))
+        st = unknown_version(SWL_E_CORRUPT, path, 7, head, err);
     memcpy(&n, head + 44, 4);
     if (!st && n > (uint32_t)n_max)
         st = swl_fail_at(err, SWL_E_BUDGET, path, 44, "%s holds %" PRIu32 " tokens, there is room for %d", path, n, n_max);

@@ -209,7 +209,7 @@ typedef struct swl_work {
     int32_t narrow;                 /* the last layer, or n_layers */
     bool *wanted;                   /* [T] */
     int32_t n_keys_rows;            /* of which the last layer took keys and values alone */
-    float *attn_parts;              /* [n_attn_parts][query heads per KV head][head_dim + 2] */
+    float *attn_parts;              /* [n_attn_parts][query heads per KV head][head_dim, padded, + 2] */
     int32_t n_attn_parts;
     float *router;                  /* [T][E + 1] */
     int32_t *topk;                  /* [T][K] expert ids in rank order */

@@ -48,13 +48,15 @@ typedef struct attn_shape {
 
 static attn_shape attn_sizes(void)
 {
-    attn_shape s = {.n_q = PICK(1, 2, 3, 4, 6, 7, 8, 8, 8, 9, 16)};
+    attn_shape s = {.n_q = PICK(1, 2, 3, 4, 6, 7, 8, 8, 8, 9, 16, rng_range(1, 110))};
 
-    s.dim = PICK(256, 256, 64, 128, 16, 80, rng_range(1, 260));
+    s.dim = PICK(256, 256, 64, 128, 16, 80, rng_range(1, 260), rng_range(260, SWL_HEAD_MAX));
     s.n_keys = PICK(1, 2, 15, 16, 17, 63, 64, 65, 128, 200, rng_range(1, 300));
     s.n_rows = PICK(1, 1, 2, 3, 8, 9, 12, rng_range(1, 40));
     if (rng_next() % 8 == 0) /* about the end of a segment, which later rows do not pass */
         s.n_keys = PICK(SWL_ATTN_SEGMENT, SWL_ATTN_SEGMENT - 5, rng_range(800, SWL_ATTN_SEGMENT));
+    if (s.n_q > 16)
+        s.n_rows = PICK(1, 2);
     s.n_out = s.n_rows * s.n_q;
     s.n_keys_max = s.n_keys + s.n_rows - 1 < SWL_ATTN_SEGMENT ? s.n_keys + s.n_rows - 1 : SWL_ATTN_SEGMENT;
     case_note("rows %d, queries %d, dim %d, keys %d", s.n_rows, s.n_q, s.dim, s.n_keys);
@@ -64,11 +66,11 @@ static attn_shape attn_sizes(void)
 typedef void attn_kv_fn(const int16_t *, const float *, int32_t, int32_t, int32_t, const swl_kv *, int32_t, float *, float *,
                         float *);
 
-/* Mostly of all sizes, sometimes the largest there are. */
+/* Mostly of all sizes, sometimes the largest there are; now and then some that should not be, as in a forged file. */
 static int16_t *integers(int64_t n)
 {
     int16_t *x = mem_take((size_t)n * sizeof *x, (size_t)PICK(0, 2, 16));
-    int32_t bits = PICK(1, 4, 11, 11), sign = PICK(0, 1, 2);
+    int32_t bits = PICK(1, 4, 11, 11, 11, 15), sign = PICK(0, 1, 2);
     int64_t i;
 
     for (i = 0; i < n; i++) {

@@ -10,7 +10,7 @@
 #include "base/cpu.h"
 #include "kernels/kernels.h"
 
-enum { DIM = 80, KEYS = 900, ROWS = 3, HEADS = 2, QUERIES = ROWS * HEADS, FIRST = KEYS - ROWS + 1 };
+enum { DIM = 76, PADDED = 80, KEYS = 900, ROWS = 3, HEADS = 2, QUERIES = ROWS * HEADS, FIRST = KEYS - ROWS + 1 };
 
 static float noise(void)
 {
@@ -33,16 +33,16 @@ static void fill(float *x, int32_t n, float magnitude)
 /* Keys and values into blocks, by the words of kernels.h. */
 static void lay_out(const swl_kernels *k, const float *x, bool values, int16_t *to, float *scale)
 {
-    int16_t q[DIM];
+    int16_t q[PADDED];
     int32_t j, i;
 
     for (j = 0; j < KEYS; j++) {
         k->quantise_kv(x + j * DIM, DIM, q, &scale[j]);
-        for (i = 0; i < DIM; i++)
+        for (i = 0; i < PADDED; i++)
             if (values)
-                to[j / 16 * DIM * 16 + ((i / 16 * 8 + j % 16 / 2) * 16 + i % 16) * 2 + j % 2] = q[i];
+                to[j / 16 * PADDED * 16 + ((i / 16 * 8 + j % 16 / 2) * 16 + i % 16) * 2 + j % 2] = q[i];
             else
-                to[j / 16 * DIM * 16 + (i / 2 * 16 + j % 16) * 2 + i % 2] = q[i];
+                to[j / 16 * PADDED * 16 + (i / 2 * 16 + j % 16) * 2 + i % 2] = q[i];
     }
 }
 
@@ -83,10 +83,10 @@ static void sink(float *q, float *k, float *v, float strength)
 
 static void compare(float q_magnitude, float sink_strength, double bound)
 {
-    static float q[QUERIES * DIM], k[KEYS * DIM], v[KEYS * DIM], o[QUERIES * DIM], m[QUERIES], l[QUERIES], q_scale[QUERIES];
-    static int16_t qi[QUERIES * DIM], ki[(KEYS + 15) * DIM], vi[(KEYS + 15) * DIM];
+    static float q[QUERIES * DIM], k[KEYS * DIM], v[KEYS * DIM], o[QUERIES * PADDED], m[QUERIES], l[QUERIES], q_scale[QUERIES];
+    static int16_t qi[QUERIES * PADDED], ki[(KEYS + 15) * PADDED], vi[(KEYS + 15) * PADDED];
     static float k_scale[KEYS + 15], v_scale[KEYS + 15];
-    swl_kv kv = {ki, vi, k_scale, v_scale, DIM * 16, 16};
+    swl_kv kv = {ki, vi, k_scale, v_scale, PADDED * 16, 16};
     swl_kernels table;
     int32_t h, i;
 
@@ -100,15 +100,15 @@ static void compare(float q_magnitude, float sink_strength, double bound)
     lay_out(&table, k, false, ki, k_scale);
     lay_out(&table, v, true, vi, v_scale);
     for (h = 0; h < QUERIES; h++) {
-        table.quantise_kv(q + h * DIM, DIM, qi + h * DIM, &q_scale[h]);
+        table.quantise_kv(q + h * DIM, DIM, qi + h * PADDED, &q_scale[h]);
         q_scale[h] /= sqrtf(DIM);
     }
-    table.attn_kv(qi, q_scale, ROWS, HEADS, DIM, &kv, FIRST, m, l, o);
+    table.attn_kv(qi, q_scale, ROWS, HEADS, PADDED, &kv, FIRST, m, l, o);
     for (h = 0; h < QUERIES; h++) {
         double want[DIM], largest = attend(q + h * DIM, k, v, FIRST + h / HEADS, want);
 
         for (i = 0; i < DIM; i++)
-            assert_true(fabs((double)o[h * DIM + i] / l[h] - want[i]) < bound * largest);
+            assert_true(fabs((double)o[h * PADDED + i] / l[h] - want[i]) < bound * largest);
     }
 }
 
@@ -117,7 +117,7 @@ static void integers_attend_like_real_numbers(void **state)
     (void)state;
     compare(0.0f, 0.0f, 2e-5); /* all keys alike */
     compare(0.5f, 0.0f, 2e-4);
-    compare(4.0f, 0.0f, 1e-3);  /* few keys take all */
+    compare(4.0f, 0.0f, 3e-3); /* few keys take all */
 }
 
 static void a_key_that_draws_all_leaves_the_others_their_share(void **state)

@@ -41,6 +41,11 @@ uint64_t swl_kv_bytes(const struct swl_model *m, int32_t n_tokens)
     return 2 * n * n_blocks(n_tokens) * (elements_bytes(m) + scales_bytes(m));
 }
 
+uint64_t swl_kv_token_bytes(const struct swl_model *m)
+{
+    return swl_kv_bytes(m, SWL_KV_BLOCK) / SWL_KV_BLOCK;
+}
+
 swl_vectors swl_kv_at(const struct swl_model *m, const swl_state *s, int32_t plane, int32_t pos, int32_t head)
 {
     uint64_t blocks = n_blocks(s->ctx_tokens), block = (uint64_t)pos / SWL_KV_BLOCK;

@@ -278,7 +278,7 @@ void swl_model_info_get(const swl_model *m, swl_model_info *o)
     o->ctx_tokens_max = c->ctx_max;
     o->dense_bytes = m->plan.dense;
     o->state_bytes_fixed = swl_state_fixed_bytes(m);
-    o->kv_bytes_token = swl_kv_bytes(m, SWL_KV_BLOCK) / SWL_KV_BLOCK;
+    o->kv_bytes_token = swl_kv_token_bytes(m);
     o->mtp = m->ck->mtp;
     o->synthetic = m->ck->synthetic;
     snprintf(o->cpu_level, sizeof o->cpu_level, "%s", swl_cpu_level_name(m->cpu_flags));

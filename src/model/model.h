@@ -124,8 +124,9 @@ uint64_t swl_mark_bytes(const struct swl_model *m);
 
 /* ---- keys and values (kv.c) --------------------------------------------------------------------------------------- */
 
-/* Of n_tokens positions; from the config alone. */
+/* Of n_tokens positions, which are kept in whole blocks, and of one among many; from the config alone. */
 uint64_t swl_kv_bytes(const struct swl_model *m, int32_t n_tokens);
+uint64_t swl_kv_token_bytes(const struct swl_model *m);
 /* Plane 2 i is K and 2 i + 1 is V of attention layer i. In exact mode the vector of a position; else, and with its scales,
  * the block that the position is in. */
 swl_vectors swl_kv_at(const struct swl_model *m, const swl_state *s, int32_t plane, int32_t pos, int32_t head);

@@ -145,7 +145,7 @@ void swl_profile_pass_end(struct swl_model *m, const swl_batch_item *items, int3
         n_rows += items[i].n;
         n_wanted += count_wanted(&items[i]);
         p->sums.state_bytes += 2 * (items[i].state->conv_bytes + items[i].state->delta_bytes);
-        p->sums.kv_bytes += (uint64_t)items[i].state->n_tokens * (swl_kv_bytes(m, SWL_KV_BLOCK) / SWL_KV_BLOCK);
+        p->sums.kv_bytes += (uint64_t)items[i].state->n_tokens * swl_kv_token_bytes(m);
     }
     p->sums.n_passes++;
     p->sums.n_tokens += (uint64_t)n_rows;

@@ -125,20 +125,22 @@ static swl_status write_kv(const snapshot *p, int fd, int32_t plane, uint32_t *c
     return st;
 }
 
+static swl_status write_span(const snapshot *p, int fd, span t, uint32_t *crc)
+{
+    if (t.kv)
+        return write_kv(p, fd, t.kv - 1, crc);
+    *crc = swl_crc32c(*crc, t.data, t.n);
+    return swl_file_write(fd, p->path, t.data, t.n, p->err);
+}
+
 static swl_status write_all(const snapshot *p, int fd)
 {
     uint32_t crc = swl_crc32c(0, p->head, HEAD_BYTES);
     swl_status st = swl_file_write(fd, p->path, p->head, HEAD_BYTES, p->err);
     int32_t i;
 
-    for (i = 0; i < p->n_spans && !st; i++) {
-        if (p->spans[i].kv) {
-            st = write_kv(p, fd, p->spans[i].kv - 1, &crc);
-            continue;
-        }
-        crc = swl_crc32c(crc, p->spans[i].data, p->spans[i].n);
-        st = swl_file_write(fd, p->path, p->spans[i].data, p->spans[i].n, p->err);
-    }
+    for (i = 0; i < p->n_spans && !st; i++)
+        st = write_span(p, fd, p->spans[i], &crc);
     return st ? st : swl_file_write(fd, p->path, &crc, sizeof crc, p->err);
 }
 

@@ -141,9 +141,9 @@ typedef struct swl_kernels {
                     int32_t n_keys, float *m, float *l, float *o);
 
     /*
-     * The same in float32, dim as it is. k, v: row stride ldkv elements. Per block of keys: score = dot(q, k) * scale (16 lanes);
-     * m' = max; c = exp(m - m'); p = exp(score - m'); l = fma(l, c, sum of p over 16 lanes); o = o * c, then
-     * fma(p_j, v_j, o).
+     * The same in float32, dim as it is. k, v: row stride ldkv elements. Per block of keys: score = dot(q, k) * scale
+     * (16 lanes); m' = max; c = exp(m - m'); p = exp(score - m'); l = fma(l, c, sum of p over 16 lanes); o = o * c,
+     * then fma(p_j, v_j, o).
      */
     void (*attn_f32)(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const float *k, const float *v,
                      int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o);

@@ -66,18 +66,6 @@ void swl_delta_scan_neon(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t 
 
 enum { QUERIES = 4 }; /* that share a pass over the keys and the values */
 
-INLINE void clear_results(int32_t n_q, int32_t dim, float *m, float *l, float *o)
-{
-    int32_t i;
-
-    for (i = 0; i < n_q; i++) {
-        m[i] = -INFINITY;
-        l[i] = 0.0f;
-    }
-    for (i = 0; i < n_q * dim; i++)
-        o[i] = 0.0f;
-}
-
 enum {
     LINE = 2 * SWL_KV_BLOCK, /* integers of a line: a pair for each of sixteen sums */
     TILE = LINE / 2,         /* a tile has a line for two of so many integers */
@@ -236,14 +224,9 @@ INLINE void attend_kv(const kv_step *s, const int16_t *q, const float *q_scale, 
     for (i = 0; i < s->n; i += SWL_KV_BLOCK)
         multiply_keys(s, q, i, sum, n_q);
     for (h = 0; h < n_q; h++) {
-        float top, max, part, total = weigh(s, sum[h], q_scale[h], w[h], &top);
+        float top, total = weigh(s, sum[h], q_scale[h], w[h], &top);
 
-        max = top > m[h] ? top : m[h];
-        keep[h] = ref_exp(m[h] - max);
-        part = ref_exp(top - max);
-        unit[h] = part * s->unit;
-        l[h] = fmaf(l[h], keep[h], part * total);
-        m[h] = max;
+        unit[h] = ref_renormalise(top, total, &m[h], &l[h], &keep[h]) * s->unit;
     }
     for (i = 0; i < s->dim; i += TILE)
         add_weighted(s, i, (const int16_t(*)[SWL_ATTN_BLOCK])w, unit, keep, o, n_q);
@@ -268,7 +251,7 @@ void swl_attn_kv_neon(const int16_t *q, const float *q_scale, int32_t n_rows, in
     kv_step s;
 
     assert(n_keys <= SWL_ATTN_SEGMENT && dim % 16 == 0);
-    clear_results(n_rows * n_q, dim, m, l, o);
+    ref_clear_results(n_rows * n_q, dim, m, l, o);
     for (key = 0; key < SWL_ATTN_SEGMENT; key += SWL_ATTN_BLOCK)
         for (row = 0; row < n_rows; row++) {
             n = min_i32(n_keys + row, SWL_ATTN_SEGMENT) - key;
@@ -436,7 +419,7 @@ INLINE void attend(const part *a, const float *q, int32_t n_keys, float *m, floa
 {
     int32_t key;
 
-    clear_results(n_q, a->dim, m, l, o);
+    ref_clear_results(n_q, a->dim, m, l, o);
     for (key = 0; key < n_keys; key += SWL_ATTN_BLOCK)
         attend_block(a, q, key, min_i32(SWL_ATTN_BLOCK, n_keys - key), m, l, o, n_q);
 }

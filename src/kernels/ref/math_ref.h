@@ -52,6 +52,39 @@ static inline float ref_silu(float x)
     return x * ref_sigmoid(x);
 }
 
+/* The nearest whole number, half to even, within bounds; NaN, which an infinite or a tiny maximum makes of a quotient, is low. */
+static inline float ref_round_within(float x, float low, float high)
+{
+    float r = rintf(x);
+
+    return r > high ? high : r >= low ? r : low;
+}
+
+/* What a block of keys makes of a query's running maximum m and sum l: `top` is the block's largest score, `sum` that of its
+ * probabilities against it. Returns what these count from now on, *old what all before does. */
+static inline float ref_renormalise(float top, float sum, float *m, float *l, float *old)
+{
+    float max = top > *m ? top : *m, now = ref_exp(top - max);
+
+    *old = ref_exp(*m - max);
+    *l = fmaf(*l, *old, now * sum);
+    *m = max;
+    return now;
+}
+
+/* Before the first block: n queries, whose outputs are dim apart. */
+static inline void ref_clear_results(int32_t n, int32_t dim, float *m, float *l, float *o)
+{
+    int32_t i;
+
+    for (i = 0; i < n; i++) {
+        m[i] = -INFINITY;
+        l[i] = 0.0f;
+    }
+    for (i = 0; i < n * dim; i++)
+        o[i] = 0.0f;
+}
+
 /* Folds 16 lanes into lane 0: i + 8, i + 4, i + 2, i + 1. */
 static inline float ref_fold(float lane[16])
 {

@@ -162,9 +162,7 @@ void swl_quantise_act_ref(const float *x, int32_t cols, int8_t *q, float *scale,
         for (i = 0; i < SWL_ACT_GROUP / SWL_ACT_SUM; i++)
             sum[i] = 0;
         for (i = 0; i < SWL_ACT_GROUP; i++) {
-            float r = i < n ? rintf(x[i] * inv) : 0.0f;
-
-            q[i] = (int8_t)(r > 127.0f ? 127.0f : r >= -127.0f ? r : -127.0f);
+            q[i] = (int8_t)(i < n ? ref_round_within(x[i] * inv, -127.0f, 127.0f) : 0.0f);
             sum[i / SWL_ACT_SUM] += q[i];
         }
     }

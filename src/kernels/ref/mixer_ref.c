@@ -46,13 +46,6 @@ void swl_delta_scan_ref(float *s, int64_t lds, int32_t dk, int32_t dv, int32_t n
 
 /* ---- attention ------------------------------------------------------------------------------------------- */
 
-static float round_within(float x, float low, float high)
-{
-    float r = rintf(x);
-
-    return r > high ? high : r >= low ? r : low; /* NaN, which an infinite or a tiny maximum makes, to low */
-}
-
 void swl_quantise_kv_ref(const float *x, int32_t n, int16_t *q, float *scale)
 {
     float max = 0.0f, inv;
@@ -63,7 +56,7 @@ void swl_quantise_kv_ref(const float *x, int32_t n, int16_t *q, float *scale)
     *scale = max / SWL_KV_MAX;
     inv = max > 0.0f ? SWL_KV_MAX / max : 0.0f;
     for (i = 0; i < n; i++)
-        q[i] = (int16_t)round_within(x[i] * inv, -SWL_KV_MAX, SWL_KV_MAX);
+        q[i] = (int16_t)ref_round_within(x[i] * inv, -SWL_KV_MAX, SWL_KV_MAX);
     for (; i < swl_head_padded(n); i++)
         q[i] = 0;
 }
@@ -116,7 +109,7 @@ static float weigh(const float *p, float top, const swl_kv *kv, int32_t key0, in
         float e = ref_exp(p[j] - top);
 
         lane[j % SWL_LANES] += e;
-        w[j] = (int32_t)round_within(e * (scale[j] * inv), 0, SWL_KV_WEIGHT_MAX);
+        w[j] = (int32_t)ref_round_within(e * (scale[j] * inv), 0, SWL_KV_WEIGHT_MAX);
     }
     return ref_fold(lane);
 }
@@ -125,15 +118,11 @@ static float weigh(const float *p, float top, const swl_kv *kv, int32_t key0, in
 static void attend_kv_block(const int16_t *q, float q_scale, int32_t dim, const swl_kv *kv, int32_t key0, int32_t n,
                             float *m, float *l, float *o)
 {
-    float p[SWL_ATTN_BLOCK], top = scores(q, q_scale, dim, kv, key0, n, p), unit, sum, max, a, b;
+    float p[SWL_ATTN_BLOCK], top = scores(q, q_scale, dim, kv, key0, n, p), unit, sum, a, b;
     int32_t w[SWL_ATTN_BLOCK], j, i;
 
     sum = weigh(p, top, kv, key0, n, w, &unit);
-    max = top > *m ? top : *m;
-    a = ref_exp(*m - max);
-    b = ref_exp(top - max);
-    *l = fmaf(*l, a, b * sum);
-    *m = max;
+    b = ref_renormalise(top, sum, m, l, &a);
     for (i = 0; i < dim; i++) {
         uint32_t acc = 0;
 
@@ -146,15 +135,12 @@ static void attend_kv_block(const int16_t *q, float q_scale, int32_t dim, const 
 void swl_attn_kv_ref(const int16_t *q, const float *q_scale, int32_t n_rows, int32_t n_q, int32_t dim, const swl_kv *kv,
                      int32_t n_keys, float *m, float *l, float *o)
 {
-    int32_t h, i, key, n;
+    int32_t h, key, n;
 
     assert(n_keys <= SWL_ATTN_SEGMENT && dim <= SWL_HEAD_MAX);
+    ref_clear_results(n_rows * n_q, dim, m, l, o);
     for (h = 0; h < n_rows * n_q; h++, q += dim, o += dim) {
         n = n_keys + h / n_q < SWL_ATTN_SEGMENT ? n_keys + h / n_q : SWL_ATTN_SEGMENT;
-        m[h] = -INFINITY;
-        l[h] = 0.0f;
-        for (i = 0; i < dim; i++)
-            o[i] = 0.0f;
         for (key = 0; key < n; key += SWL_ATTN_BLOCK)
             attend_kv_block(q, q_scale[h], dim, kv, key, n - key < SWL_ATTN_BLOCK ? n - key : SWL_ATTN_BLOCK, &m[h],
                             &l[h], o);
@@ -203,15 +189,12 @@ static void attend_block(const float *q, int32_t dim, const float *k, const floa
 void swl_attn_f32_ref(const float *q, int32_t n_rows, int32_t n_q, int32_t dim, const float *k, const float *v,
                       int64_t ldkv, int32_t n_keys, float scale, float *m, float *l, float *o)
 {
-    int32_t h, i, key, n;
+    int32_t h, key, n;
 
     assert(n_keys <= SWL_ATTN_SEGMENT);
+    ref_clear_results(n_rows * n_q, dim, m, l, o);
     for (h = 0; h < n_rows * n_q; h++) {
         n = n_keys + h / n_q < SWL_ATTN_SEGMENT ? n_keys + h / n_q : SWL_ATTN_SEGMENT;
-        m[h] = -INFINITY;
-        l[h] = 0.0f;
-        for (i = 0; i < dim; i++)
-            o[h * dim + i] = 0.0f;
         for (key = 0; key < n; key += SWL_ATTN_BLOCK)
             attend_block(q + h * dim, dim, k + key * ldkv, v + key * ldkv, ldkv,
                          n - key < SWL_ATTN_BLOCK ? n - key : SWL_ATTN_BLOCK, scale, &m[h], &l[h], o + h * dim);

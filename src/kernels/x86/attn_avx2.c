@@ -75,6 +75,15 @@ static void begin_step(kv_step *s, const swl_kv *kv, int32_t key0, int32_t n, in
         _mm256_store_ps(s->weight + j, _mm256_mul_ps(_mm256_load_ps(s->weight + j), inv));
 }
 
+INLINE void clear_sums(int n_q, __m256i (*acc)[2])
+{
+    int h;
+
+#pragma GCC unroll 4
+    for (h = 0; h < n_q; h++)
+        acc[h][0] = acc[h][1] = _mm256_setzero_si256();
+}
+
 /* acc[query] += the sixteen sums of a tile's lines times the query's pairs, which lie ld apart. */
 INLINE void multiply_tile(const int16_t *tile, const int16_t *pairs, int32_t ld, int n_q, __m256i (*acc)[2])
 {
@@ -104,9 +113,7 @@ INLINE void multiply_keys(const kv_step *s, const int16_t *q, int32_t j, int n_q
     int32_t i;
     int h;
 
-#pragma GCC unroll 4
-    for (h = 0; h < n_q; h++)
-        acc[h][0] = acc[h][1] = _mm256_setzero_si256();
+    clear_sums(n_q, acc);
     for (i = 0; i < s->dim; i += TILE, at += TILE * SWL_KV_BLOCK) {
         for (h = 0; h < TILE / 2 && first; h++) {
             ask(s->kv.k + at + h * LINE, 2 * s->kv.ld);
@@ -175,9 +182,7 @@ INLINE void add_weighted(const kv_step *s, int32_t i, int n_q, const int16_t (*w
     int32_t j;
     int h;
 
-#pragma GCC unroll 4
-    for (h = 0; h < n_q; h++)
-        acc[h][0] = acc[h][1] = _mm256_setzero_si256();
+    clear_sums(n_q, acc);
     for (j = 0; j < s->n; j += TILE, tile += s->kv.ld)
         multiply_tile(tile, w[0] + j, BLOCK, n_q, acc);
 #pragma GCC unroll 4
@@ -200,29 +205,12 @@ INLINE void attend_kv(const kv_step *s, const int16_t *q, const float *q_scale, 
     for (i = 0; i < s->n; i += SWL_KV_BLOCK)
         multiply_keys(s, q, i, n_q, first, sum);
     for (h = 0; h < n_q; h++) {
-        float top, max, part, total = weigh(s, sum[h], q_scale[h], w[h], &top);
+        float top, total = weigh(s, sum[h], q_scale[h], w[h], &top);
 
-        max = top > m[h] ? top : m[h];
-        keep[h] = ref_exp(m[h] - max);
-        part = ref_exp(top - max);
-        unit[h] = part * s->unit;
-        l[h] = fmaf(l[h], keep[h], part * total);
-        m[h] = max;
+        unit[h] = ref_renormalise(top, total, &m[h], &l[h], &keep[h]) * s->unit;
     }
     for (i = 0; i < s->dim; i += TILE)
         add_weighted(s, i, n_q, (const int16_t(*)[BLOCK])w, unit, keep, o);
-}
-
-INLINE void clear_results(int32_t n_q, int32_t dim, float *m, float *l, float *o)
-{
-    int32_t i;
-
-    for (i = 0; i < n_q; i++) {
-        m[i] = -INFINITY;
-        l[i] = 0.0f;
-    }
-    for (i = 0; i < n_q * dim; i++)
-        o[i] = 0.0f;
 }
 
 static void attend_kv_row(const kv_step *s, const int16_t *q, const float *q_scale, int32_t n_q, bool first, float *m,
@@ -246,7 +234,7 @@ void swl_attn_kv_avx2(const int16_t *q, const float *q_scale, int32_t n_rows, in
     kv_step s;
 
     assert(n_keys <= SWL_ATTN_SEGMENT && dim % 16 == 0);
-    clear_results(n_rows * n_q, dim, m, l, o);
+    ref_clear_results(n_rows * n_q, dim, m, l, o);
     for (key = 0; key < SWL_ATTN_SEGMENT; key += BLOCK)
         for (row = 0; row < n_rows; row++) {
             n = min_i32(n_keys + row, SWL_ATTN_SEGMENT) - key;
@@ -371,7 +359,7 @@ INLINE void attend_row(const cache *c, const float *q, int32_t n_q, int32_t n_ke
 {
     int32_t key, n, h;
 
-    clear_results(n_q, c->dim, m, l, o);
+    ref_clear_results(n_q, c->dim, m, l, o);
     for (key = 0; key < n_keys; key += BLOCK) {
         n = min_i32(BLOCK, n_keys - key);
         for (h = 0; h + 4 <= n_q; h += 4)

@@ -252,12 +252,9 @@ static void attend_rows(const int16_t *q, const float *q_scale, int32_t n_rows, 
     int32_t n_q = n_rows * n_heads, first = 0, key, i;
 
     memset(b.weigh, 0, sizeof b.weigh);
-    for (i = 0; i < n_q; i++) {
-        m[i] = -INFINITY;
-        l[i] = 0.0f;
+    for (i = 0; i < n_q; i++)
         b.n_keys[i] = min_i32(n_keys + i / n_heads, SWL_ATTN_SEGMENT);
-    }
-    memset(o, 0, (size_t)n_q * (size_t)dim * sizeof *o);
+    ref_clear_results(n_q, dim, m, l, o);
     for (key = 0; key < b.n_keys[n_q - 1]; key += BLOCK) {
         while (b.n_keys[first] <= key)
             first++;
@@ -407,12 +404,7 @@ INLINE void attend(const cache *c, const float *q, int32_t n_keys, int heads, fl
     int32_t key, n, i;
     int h;
 
-    for (h = 0; h < heads; h++) {
-        m[h] = -INFINITY;
-        l[h] = 0.0f;
-    }
-    for (i = 0; i < heads * c->dim; i++)
-        o[i] = 0.0f;
+    ref_clear_results(heads, c->dim, m, l, o);
     for (key = 0; key < n_keys; key += BLOCK) {
         n = min_i32(BLOCK, n_keys - key);
         scores(c, q, key, n, heads, p);

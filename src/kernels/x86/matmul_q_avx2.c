@@ -46,9 +46,9 @@ static view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int uni
                   .scale_size = swl_dtype_size(w->sdtype),
                   .n_tok = n_tok,
                   .per_scale = w->group > unit ? w->group / unit : 1,
-                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data, false),
-                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales, false),
-                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases, false)};
+                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data),
+                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales),
+                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases)};
 }
 
 /* ---- activations ----------------------------------------------------------------------------------------- */
@@ -199,10 +199,10 @@ INLINE void batch(const view *v, const prepared *p, int64_t row, int32_t u, int 
     int32_t t;
     int i;
 
-    ask_ahead(&v->codes, from, unit * bits);
+    ask(from, ahead_of(&v->codes, from), unit * bits, ASK_SECOND);
     if ((scale & 63) < 16) { /* once for each line, about */
-        ask_ahead(&v->scales, v->w->scales + scale, 64);
-        ask_ahead(&v->biases, v->w->biases + scale, 64);
+        ask(v->w->scales + scale, ahead_of(&v->scales, v->w->scales + scale), 64, ASK_SECOND);
+        ask(v->w->biases + scale, ahead_of(&v->biases, v->w->biases + scale), 64, ASK_SECOND);
     }
 
 #pragma GCC unroll 8

@@ -15,12 +15,12 @@
 #include "kernels/x86/quant_avx512.h"
 
 enum {
-    FEW = 4,       /* tokens that share a pass over the rows */
-    SOME = 3,      /* tokens from which on unpacking rows of four or eight bits into tiles pays */
-    MANY = 7,      /* and any rows */
-    ROWS = 16,     /* rows whose lanes are folded together */
-    BLOCK = 8192,  /* columns whose activations are prepared at a time */
-    AHEAD = 6144,  /* bytes between what is multiplied and what is asked for; processors themselves look less far */
+    FEW = 4,      /* tokens that share a pass over the rows */
+    SOME = 3,     /* tokens from which on unpacking rows of four or eight bits into tiles pays */
+    MANY = 7,     /* and any rows */
+    ROWS = 16,    /* rows whose lanes are folded together */
+    BLOCK = 8192, /* columns whose activations are prepared at a time */
+    AHEAD = 6144, /* bytes between what is multiplied and what is asked for; processors themselves look less far */
     MAX_UNITS = BLOCK / 16
 };
 
@@ -35,23 +35,49 @@ typedef struct view {
     int64_t row_bytes, row_scales, scale_size;
     int32_t n_tok;
     int32_t unit0, n_units; /* the block of columns, in units */
-    int32_t per_scale;      /* units that share a scale */
+    swl_dtype sdtype;
+    int32_t per_scale; /* units that share a scale */
     stream codes, scales, biases;
 } view;
 
-INLINE view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int unit, bool near)
+/* Where units of a row are read, and how far from there what is asked for lies. */
+typedef struct place {
+    const uint8_t *codes, *scales, *biases;
+    uintptr_t codes_ahead, scales_ahead, biases_ahead;
+} place;
+
+INLINE view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, swl_dtype sdtype, int32_t per_scale)
 {
-    int64_t row_bytes = swl_matrix_row_bytes(w), side = swl_matrix_scale_bytes(w), ahead = AHEAD / row_bytes * side;
+    int64_t row_bytes = swl_matrix_row_bytes(w), side = swl_matrix_scale_bytes(w), ahead = AHEAD * side / row_bytes;
 
     return (view){.w = w,
                   .row_bytes = row_bytes,
                   .row_scales = w->cols / w->group,
                   .scale_size = swl_dtype_size(w->sdtype),
                   .n_tok = n_tok,
-                  .per_scale = w->group / unit,
-                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data, near),
-                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales, near),
-                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases, near)};
+                  .sdtype = sdtype,
+                  .per_scale = per_scale,
+                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data),
+                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales),
+                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases)};
+}
+
+/* The block's first unit in a row. */
+INLINE place place_of(const view *v, int64_t row, int bits, int unit)
+{
+    int64_t scale = (row * v->row_scales + v->unit0 / v->per_scale) * v->scale_size;
+
+    return (place){.codes = v->w->data + row * v->row_bytes + (int64_t)v->unit0 * unit * bits / 8,
+                   .scales = v->w->scales + scale,
+                   .biases = v->w->biases + scale};
+}
+
+/* To be called for each row: what is asked for may lie behind the end from here on. */
+INLINE void look_ahead(const view *v, place *at)
+{
+    at->codes_ahead = ahead_of(&v->codes, at->codes);
+    at->scales_ahead = ahead_of(&v->scales, at->scales);
+    at->biases_ahead = ahead_of(&v->biases, at->biases);
 }
 
 /* ---- activations ----------------------------------------------------------------------------------------- */
@@ -182,6 +208,8 @@ INLINE __m512i dots_a4(const __m512i *q, const int8_t *x, int unit)
 /* The codes of sixteen units, of which `left` bytes may be read. */
 INLINE void load_batch(const uint8_t *p, int bits, int unit, int64_t left, __m512i *q)
 {
+    const __m512i nibble = _mm512_set1_epi8(15);
+    __m512i v[8];
     int i, n = unit / 4;
 
     if (bits != 4) {
@@ -191,11 +219,12 @@ INLINE void load_batch(const uint8_t *p, int bits, int unit, int64_t left, __m51
         return;
     }
 #pragma GCC unroll 8
+    for (i = 0; i < n / 2; i++)
+        v[i] = load_bytes(p + 64 * i, left - 64 * i);
+#pragma GCC unroll 8
     for (i = 0; i < n / 2; i++) {
-        __m512i v = load_bytes(p + 64 * i, left - 64 * i), nibble = _mm512_set1_epi8(15);
-
-        q[2 * i] = _mm512_and_si512(v, nibble);
-        q[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble);
+        q[2 * i] = _mm512_and_si512(v[i], nibble);
+        q[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(v[i], 4), nibble);
     }
 }
 
@@ -205,22 +234,24 @@ typedef struct chunk {
     __m512 ws, wb;
 } chunk;
 
-/* Units [u, u + n) of one row, n <= 16. */
-INLINE chunk load_chunk(const view *v, int64_t row, int32_t u, int32_t n, int bits, int unit)
+/* The next n <= 16 units, after which the place is behind them. near: straight into the first cache; scales, which are asked for
+ * once and used twice, not past the others. */
+INLINE chunk load_chunk(const view *v, place *at, int32_t n, int bits, int unit, bool near)
 {
-    const swl_matrix *w = v->w;
-    const uint8_t *p = w->data + row * v->row_bytes + (int64_t)(v->unit0 + u) * unit * bits / 8;
-    int64_t scale = (row * v->row_scales + (v->unit0 + u) / v->per_scale) * v->scale_size;
+    int64_t scales = v->scale_size * (n / v->per_scale);
     chunk c;
 
-    ask_ahead(&v->codes, p, 2 * unit * bits);
-    if ((scale & 63) < 32) { /* once for each line, about */
-        ask_ahead(&v->scales, w->scales + scale, 64);
-        ask_ahead(&v->biases, w->biases + scale, 64);
+    ask(at->codes, at->codes_ahead, 2 * unit * bits, near ? ASK_PAST : ASK_SECOND);
+    if (((at->scales - v->w->scales) & 63) < 32) { /* once for each line, about */
+        ask(at->scales, at->scales_ahead, 64, near ? ASK_FIRST : ASK_SECOND);
+        ask(at->biases, at->biases_ahead, 64, near ? ASK_FIRST : ASK_SECOND);
     }
-    c.ws = unit_scales(w->sdtype, w->scales, row * v->row_scales, v->unit0 + u, n, v->per_scale);
-    c.wb = unit_scales(w->sdtype, w->biases, row * v->row_scales, v->unit0 + u, n, v->per_scale);
-    load_batch(p, bits, unit, n == 16 ? 1024 : (int64_t)n * unit * bits / 8, c.q);
+    c.ws = unit_scales(v->sdtype, at->scales, 0, 0, n, v->per_scale);
+    c.wb = unit_scales(v->sdtype, at->biases, 0, 0, n, v->per_scale);
+    load_batch(at->codes, bits, unit, n == 16 ? 1024 : (int64_t)n * unit * bits / 8, c.q);
+    at->codes += n * unit * bits / 8;
+    at->scales += scales;
+    at->biases += scales;
     return c;
 }
 
@@ -244,27 +275,27 @@ INLINE __m512 start_lanes(const view *v, const float *lane)
 }
 
 /* One token keeps its lanes in a register for the whole row. */
-INLINE void row_one_token(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
+INLINE void row_one_token(const view *v, const prepared *p, place *at, int bits, int unit, bool near, float *lane)
 {
     __m512 l = start_lanes(v, lane);
     int32_t u;
     chunk c;
 
     for (u = 0; u + 16 <= v->n_units; u += 16) {
-        c = load_chunk(v, row, u, 16, bits, unit);
+        c = load_chunk(v, at, 16, bits, unit, near);
         l = add_chunk(l, &c, p, 0, u, 16, bits, unit);
     }
     if (u < v->n_units) {
-        c = load_chunk(v, row, u, v->n_units - u, bits, unit);
+        c = load_chunk(v, at, v->n_units - u, bits, unit, near);
         l = add_chunk(l, &c, p, 0, u, v->n_units - u, bits, unit);
     }
     _mm512_store_ps(lane, l);
 }
 
-INLINE void chunk_few_tokens(const view *v, const prepared *p, int64_t row, int32_t u, int32_t n, int bits, int unit,
-                             float *lane)
+INLINE void chunk_few_tokens(const view *v, const prepared *p, place *at, int32_t u, int32_t n, int bits, int unit,
+                             bool near, float *lane)
 {
-    chunk c = load_chunk(v, row, u, n, bits, unit);
+    chunk c = load_chunk(v, at, n, bits, unit, near);
     int32_t t;
 
     for (t = 0; t < v->n_tok; t++, lane += ROWS * SWL_LANES)
@@ -272,22 +303,22 @@ INLINE void chunk_few_tokens(const view *v, const prepared *p, int64_t row, int3
 }
 
 /* Several tokens share the unpacked codes. lane: [token][ROWS][16]. */
-INLINE void row_few_tokens(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
+INLINE void row_few_tokens(const view *v, const prepared *p, place *at, int bits, int unit, bool near, float *lane)
 {
     int32_t u, t;
 
     for (t = 0; t < v->n_tok; t++)
         _mm512_store_ps(lane + t * ROWS * SWL_LANES, start_lanes(v, lane + t * ROWS * SWL_LANES));
     for (u = 0; u + 16 <= v->n_units; u += 16)
-        chunk_few_tokens(v, p, row, u, 16, bits, unit, lane);
+        chunk_few_tokens(v, p, at, u, 16, bits, unit, near, lane);
     if (u < v->n_units)
-        chunk_few_tokens(v, p, row, u, v->n_units - u, bits, unit, lane);
+        chunk_few_tokens(v, p, at, u, v->n_units - u, bits, unit, near, lane);
 }
 
 /* Rows of eight units: two neighbours make one chunk. Each keeps eight lanes, the others stay 0. */
-INLINE void two_rows(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
+INLINE void two_rows(const view *v, const prepared *p, place *at, int bits, int unit, bool near, float *lane)
 {
-    chunk c = load_chunk(v, row, 0, 16, bits, unit);
+    chunk c = load_chunk(v, at, 16, bits, unit, near);
     int32_t t;
 
     for (t = 0; t < v->n_tok; t++, lane += ROWS * SWL_LANES) {
@@ -298,14 +329,17 @@ INLINE void two_rows(const view *v, const prepared *p, int64_t row, int bits, in
     }
 }
 
+/* sdtype and per_scale are those of w. */
 INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
-                       int32_t n_tok, float *out, int64_t ldo, int bits, int unit, bool near)
+                       int32_t n_tok, float *out, int64_t ldo, int bits, int unit, bool near, swl_dtype sdtype,
+                       int32_t per_scale)
 {
     alignas(64) float lanes[FEW][ROWS][SWL_LANES];
     prepared p;
-    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, unit, near);
+    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, sdtype, per_scale);
     int32_t units = w->cols / unit, block = BLOCK / unit, r0, r, n, t;
-    bool pairs = units == 8 && v.per_scale == 1;
+    bool pairs = units == 8 && per_scale == 1;
+    place at = place_of(&v, row0, bits, unit);
 
     for (r0 = 0; r0 < n_rows; r0 += ROWS) {
         n = min_i32(ROWS, n_rows - r0);
@@ -313,28 +347,42 @@ INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const 
             v.n_units = min_i32(block, units - v.unit0);
             if (r0 == 0 || units > block)
                 prepare(&p, a, tok, &v, bits, unit, pairs);
-            for (r = 0; pairs && r + 2 <= n; r += 2)
-                two_rows(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
-            for (r = pairs ? n / 2 * 2 : 0; r < n; r++)
-                if (n_tok == 1)
-                    row_one_token(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
+            for (r = 0; r < n; r++) {
+                if (units > block)
+                    at = place_of(&v, row0 + r0 + r, bits, unit);
+                look_ahead(&v, &at);
+                if (pairs && r + 2 <= n)
+                    two_rows(&v, &p, &at, bits, unit, near, lanes[0][r++]);
+                else if (n_tok == 1)
+                    row_one_token(&v, &p, &at, bits, unit, near, lanes[0][r]);
                 else
-                    row_few_tokens(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
+                    row_few_tokens(&v, &p, &at, bits, unit, near, lanes[0][r]);
+            }
         }
         for (t = 0; t < n_tok; t++)
             _mm512_mask_storeu_ps(out + t * ldo + r0, low16(n), fold_rows(lanes[t][0], SWL_LANES));
     }
 }
 
+/* What most checkpoints have, and most passes, gets code of its own. */
+INLINE void matmul_units(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                         int32_t n_tok, float *out, int64_t ldo, int bits, int unit, bool near)
+{
+    if (w->sdtype == SWL_DT_BF16 && w->group == unit && n_tok == 1)
+        few_tokens(w, row0, n_rows, a, tok, 1, out, ldo, bits, unit, near, SWL_DT_BF16, 1);
+    else
+        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, unit, near, w->sdtype, w->group / unit);
+}
+
 INLINE void matmul_q(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                      int32_t n_tok, float *out, int64_t ldo, int bits, bool near)
 {
     if (w->group >= 64)
-        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 64, near);
+        matmul_units(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 64, near);
     else if (w->group == 32)
-        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 32, near);
+        matmul_units(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 32, near);
     else
-        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 16, near);
+        matmul_units(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, 16, near);
 }
 
 /* Passes of few tokens, equal as far as possible, where tiles do not pay. */
@@ -399,14 +447,14 @@ void swl_matmul_q_a8_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, c
     matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 8, false);
 }
 
-void swl_matmul_q_a4_near_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
-                                 int32_t n_tok, float *out, int64_t ldo)
+void swl_matmul_q_a4_near_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a,
+                                 const int32_t *tok, int32_t n_tok, float *out, int64_t ldo)
 {
     matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 4, true);
 }
 
-void swl_matmul_q_a8_near_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
-                                 int32_t n_tok, float *out, int64_t ldo)
+void swl_matmul_q_a8_near_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a,
+                                 const int32_t *tok, int32_t n_tok, float *out, int64_t ldo)
 {
     matmul(w, row0, n_rows, a, tok, n_tok, out, ldo, 8, true);
 }

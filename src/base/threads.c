@@ -1,10 +1,11 @@
 /*
- * threads.c: the worker team. A loop is published by raising `generation`; workers enter it through a gate and take indexes
- * from one atomic counter (big and little cores, and a core that another process took, balance themselves). Once nothing is
- * left to take, the caller closes the gate and waits for those inside alone: a worker that the system has not let run since
- * the loop began comes late, finds the gate closed, and holds up nobody. Waiting spins a bounded time, because the gap
- * between two loops of a forward pass is microseconds, and then sleeps on a condition, so that a waiting team costs nothing
- * while the disk is slow or no one asks.
+ * threads.c: the worker team. A loop is published by raising `generation`; workers enter it through a gate. Each has a share of
+ * neighbouring indexes, which it takes one by one, and who has none left takes the upper half of what another has left: so
+ * a worker goes on reading memory where it is, taking costs no traffic between cores, and big and little cores, and a core that
+ * another process took, balance themselves. Once nothing is left to take, the caller closes the gate and waits for those
+ * inside alone: a worker that the system has not let run since the loop began comes late, finds the gate closed, and holds up
+ * nobody. Waiting spins a bounded time, because the gap between two loops of a forward pass is microseconds, and then sleeps on
+ * a condition, so that a waiting team costs nothing while the disk is slow or no one asks.
  */
 #define _GNU_SOURCE
 #include "base/threads.h"
@@ -25,33 +26,30 @@
 
 #define GATE_OPEN (1u << 31)
 
-/* What a worker has taken and not begun, -1: nothing. */
-typedef struct claim {
-    _Atomic int32_t index;
-    char pad[60];
-} claim;
+/* Indexes that nobody has taken: low ones in the upper half, the end in the lower half. A cache line each. */
+typedef struct share {
+    _Atomic uint64_t range;
+    char pad[56];
+} share;
 
 struct swl_threads {
     int32_t n;
-    claim *claims;               /* [n] */
-    pthread_t *threads;          /* [n - 1] */
-    pthread_mutex_t turn;        /* held by the caller of a loop */
-    pthread_mutex_t lock;        /* guards the two conditions */
+    share *shares;        /* [n] */
+    pthread_t *threads;   /* [n - 1] */
+    pthread_mutex_t turn; /* held by the caller of a loop */
+    pthread_mutex_t lock; /* guards the two conditions */
     pthread_cond_t work, done;
 
     void (*fn)(void *, int32_t, int32_t); /* one of these two */
     void (*fn_ahead)(void *, int32_t, int32_t, int32_t);
     void *arg;
-    int32_t n_index;
     _Atomic bool quit;
-    char pad0[64]; /* the three hot words keep a cache line each */
+    char pad0[64];               /* the two hot words keep a cache line each */
     _Atomic uint32_t generation; /* a new loop, or quit */
     char pad1[64];
-    _Atomic int32_t next;        /* next index to take */
+    _Atomic uint32_t gate; /* GATE_OPEN while a loop may be entered, plus the workers inside; not the caller */
     char pad2[64];
-    _Atomic uint32_t gate;       /* GATE_OPEN while a loop may be entered, plus the workers inside; not the caller */
-    char pad3[64];
-    _Atomic int32_t n_sleeping;  /* workers in the work condition */
+    _Atomic int32_t n_sleeping; /* workers in the work condition */
     _Atomic bool caller_sleeping;
 };
 
@@ -69,44 +67,61 @@ static void pause_cpu(void)
 #endif
 }
 
-static int32_t next_index(swl_threads *t)
+static int32_t low_of(uint64_t range)
 {
-    int32_t i = atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed);
-
-    return i < t->n_index ? i : -1;
+    return (int32_t)(range >> 32);
 }
 
-static int32_t take_claim(swl_threads *t, int32_t id)
+static int32_t end_of(uint64_t range)
 {
-    return atomic_exchange_explicit(&t->claims[id].index, -1, memory_order_relaxed);
+    return (int32_t)(uint32_t)range;
 }
 
-/* Each worker takes its next index before it runs the one that it has. In the end, who has none takes what others have
- * and have not begun, so that taking early costs no balance. */
-static void take_ahead(swl_threads *t, int32_t id)
+static uint64_t range_of(int32_t low, int32_t end)
 {
-    int32_t i = next_index(t), next, k;
+    return (uint64_t)(uint32_t)low << 32 | (uint32_t)end;
+}
 
-    while (i >= 0) {
-        next = next_index(t);
-        atomic_store_explicit(&t->claims[id].index, next, memory_order_relaxed);
-        t->fn_ahead(t->arg, i, next, id);
-        i = take_claim(t, id);
-    }
-    for (k = 0; k < t->n; k++)
-        if ((i = take_claim(t, k)) >= 0)
-            t->fn_ahead(t->arg, i, -1, id);
+/* Takes the lowest index of a share, or with `half` all from the middle on. Returns [first taken, end of the share), 0 when nothing was
+ * left. */
+static uint64_t take(share *s, bool half)
+{
+    uint64_t v = atomic_load_explicit(&s->range, memory_order_relaxed), left, taken;
+
+    do {
+        int32_t low = low_of(v), end = end_of(v);
+
+        if (low >= end)
+            return 0;
+        left = half ? range_of(low, low + (end - low) / 2) : range_of(low + 1, end);
+        taken = half ? range_of(end_of(left), end) : range_of(low, end);
+    } while (!atomic_compare_exchange_weak_explicit(&s->range, &v, left, memory_order_relaxed, memory_order_relaxed));
+    return taken;
+}
+
+/* What is on its way from one share to another is nowhere to be found: who looks then goes, and the other does it. */
+static bool refill(swl_threads *t, int32_t id)
+{
+    uint64_t taken = 0;
+    int32_t k;
+
+    for (k = 1; k < t->n && !taken; k++)
+        taken = take(&t->shares[(id + k) % t->n], true);
+    atomic_store_explicit(&t->shares[id].range, taken, memory_order_relaxed);
+    return taken;
 }
 
 static void take_indexes(swl_threads *t, int32_t id)
 {
-    int32_t i;
+    uint64_t r;
 
-    if (t->fn_ahead)
-        take_ahead(t, id);
-    else
-        while ((i = next_index(t)) >= 0)
-            t->fn(t->arg, i, id);
+    do
+        while ((r = take(&t->shares[id], false)))
+            if (t->fn_ahead)
+                t->fn_ahead(t->arg, low_of(r), low_of(r) + 1 < end_of(r) ? low_of(r) + 1 : -1, id);
+            else
+                t->fn(t->arg, low_of(r), id);
+    while (refill(t, id));
 }
 
 /* Returns the new generation. */
@@ -199,9 +214,13 @@ static void wait_until_left(swl_threads *t)
 /* The caller holds the turn and has set the function. */
 static void run_team(swl_threads *t, int32_t n, void *arg)
 {
+    int32_t k;
+
     t->arg = arg;
-    t->n_index = n;
-    atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+    for (k = 0; k < t->n; k++)
+        atomic_store_explicit(&t->shares[k].range,
+                              range_of((int32_t)((int64_t)n * k / t->n), (int32_t)((int64_t)n * (k + 1) / t->n)),
+                              memory_order_relaxed);
     atomic_store(&t->gate, GATE_OPEN);
     publish(t);
     take_indexes(t, 0);
@@ -263,7 +282,7 @@ void swl_threads_free(swl_threads *t)
     pthread_mutex_destroy(&t->lock);
     pthread_mutex_destroy(&t->turn);
     swl_free(t->threads);
-    swl_free(t->claims);
+    swl_free(t->shares);
     swl_free(t);
 }
 
@@ -300,14 +319,12 @@ swl_status swl_threads_create(swl_threads **out, int32_t n, swl_error *err)
         return swl_fail(err, SWL_E_ARG, "threads: %d threads asked for, expected 1 to 1024", n);
     }
     if (!t || !(t->threads = swl_calloc((size_t)n, sizeof *t->threads)) ||
-        !(t->claims = swl_calloc((size_t)n, sizeof *t->claims))) {
+        !(t->shares = swl_calloc((size_t)n, sizeof *t->shares))) {
         if (t)
             swl_free(t->threads);
         swl_free(t);
         return swl_fail(err, SWL_E_NOMEM, "threads: out of memory");
     }
-    for (i = 0; i < n; i++)
-        t->claims[i].index = -1;
     pthread_mutex_init(&t->turn, NULL);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->work, NULL);

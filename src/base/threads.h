@@ -18,9 +18,9 @@ int32_t swl_threads_count(const swl_threads *t);
  * once take turns. fn must not call it again. */
 void swl_threads_run(swl_threads *t, int32_t n, void (*fn)(void *arg, int32_t index, int32_t worker), void *arg);
 
-/* The same for loops that stream through memory: fn also hears which index this worker will run next, unless another
- * worker that has nothing left takes it; -1: none. So the bytes of the next one can be asked for while this one is at
- * work. */
+/* The same for loops that stream through memory: fn also hears which index this worker will run next, index + 1, unless another
+ * worker that has nothing left takes it; -1: none that is known. So the bytes of the next one can be asked for while this one is
+ * at work. */
 void swl_threads_run_ahead(swl_threads *t, int32_t n,
                            void (*fn)(void *arg, int32_t index, int32_t next, int32_t worker), void *arg);
 

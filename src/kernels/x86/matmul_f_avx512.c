@@ -8,6 +8,7 @@
 
 #include <stdalign.h>
 
+#include "kernels/x86/ahead.h"
 #include "kernels/x86/quant_avx512.h"
 
 enum {
@@ -98,6 +99,23 @@ INLINE void step(const swl_matrix *w, int64_t row, int rows, const float *const 
     }
 }
 
+/* Codes of the same columns in the rows that come next, which lie too far apart for a processor to guess. */
+INLINE void ask_for_next(const swl_matrix *w, int64_t row, int rows, int32_t col, int bits)
+{
+    int r;
+
+#pragma GCC unroll 4
+    for (r = 0; r < rows; r++) {
+        int64_t at = (row + rows + r) * w->cols + col;
+
+        ask(w->data + at * bits / 8, 0, 8 * bits, ASK_SECOND);
+        if (col % (32 * w->group) == 0) { /* once for each line, about */
+            ask(w->scales + at / w->group * 2, 0, 64, ASK_SECOND);
+            ask(w->biases + at / w->group * 2, 0, 64, ASK_SECOND);
+        }
+    }
+}
+
 INLINE void block(const swl_matrix *w, int64_t row, int rows, const float *const *x, int tokens, swl_wtype type,
                   int bits, float (*lanes)[FOLD][16])
 {
@@ -110,8 +128,11 @@ INLINE void block(const swl_matrix *w, int64_t row, int rows, const float *const
 #pragma GCC unroll 4
         for (t = 0; t < tokens; t++)
             acc[r][t] = _mm512_setzero_ps();
-    for (col = 0; col + STEP <= w->cols; col += STEP)
+    for (col = 0; col + STEP <= w->cols; col += STEP) {
+        if (bits)
+            ask_for_next(w, row, rows, col, bits);
         step(w, row, rows, x, tokens, col, STEP, type, bits, acc);
+    }
     if (col < w->cols)
         step(w, row, rows, x, tokens, col, w->cols - col, type, bits, acc);
 #pragma GCC unroll 4
@@ -130,9 +151,9 @@ INLINE void fold_group(const swl_matrix *w, int64_t row, int32_t n_rows, const f
     int t;
 
     for (r = 0; r + ROWS <= n_rows; r += ROWS)
-        block(w, row + r, ROWS, x, tokens, type, bits, (float(*)[FOLD][16])lanes[0][r]);
+        block(w, row + r, ROWS, x, tokens, type, bits, (float (*)[FOLD][16])lanes[0][r]);
     for (; r < n_rows; r++)
-        block(w, row + r, 1, x, tokens, type, bits, (float(*)[FOLD][16])lanes[0][r]);
+        block(w, row + r, 1, x, tokens, type, bits, (float (*)[FOLD][16])lanes[0][r]);
     for (; r < FOLD; r++)
         for (t = 0; t < tokens; t++)
             _mm512_store_ps(lanes[t][r], _mm512_setzero_ps());

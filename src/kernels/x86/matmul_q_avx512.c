@@ -16,7 +16,7 @@
 
 enum {
     FEW = 4,      /* tokens that share a pass over the rows */
-    SOME = 3,     /* tokens from which on unpacking rows of four or eight bits into tiles pays */
+    SOME = 5,     /* tokens from which on unpacking rows of four or eight bits into tiles pays */
     MANY = 7,     /* and any rows */
     ROWS = 16,    /* rows whose lanes are folded together */
     BLOCK = 8192, /* columns whose activations are prepared at a time */

@@ -205,26 +205,38 @@ INLINE __m512i dots_a4(const __m512i *q, const int8_t *x, int unit)
     return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), r[0]);
 }
 
-/* The codes of sixteen units, of which `left` bytes may be read. */
-INLINE void load_batch(const uint8_t *p, int bits, int unit, int64_t left, __m512i *q)
+/* Asks for what lies ahead of the lines that begin in bytes [from, to) of the place. near: straight into the first cache. */
+INLINE void ask_for_codes(const place *at, int from, int to, bool near)
+{
+    int i;
+
+#pragma GCC unroll 2
+    for (i = (from + 63) / 64 * 64; i < to; i += 64)
+        ask(at->codes + i, at->codes_ahead, 64, near ? ASK_PAST : ASK_SECOND);
+}
+
+/* The codes of sixteen units, of which `left` bytes may be read. Requests follow the loads one by one: all of them before the loads,
+ * they cost up to a tenth of the rate (docs/measuring.md, Where decode asks memory to). */
+INLINE void load_batch(const place *at, int bits, int unit, int64_t left, bool near, __m512i *q)
 {
     const __m512i nibble = _mm512_set1_epi8(15);
-    __m512i v[8];
-    int i, n = unit / 4;
+    int i, n = unit / 4, width = 8 * bits;
 
     if (bits != 4) {
 #pragma GCC unroll 16
-        for (i = 0; i < n; i++)
-            q[i] = load_codes(p + 8 * bits * i, bits, left - 8 * bits * i);
+        for (i = 0; i < n; i++) {
+            q[i] = load_codes(at->codes + width * i, bits, left - width * i);
+            ask_for_codes(at, width * i, width * (i + 1), near);
+        }
         return;
     }
 #pragma GCC unroll 8
-    for (i = 0; i < n / 2; i++)
-        v[i] = load_bytes(p + 64 * i, left - 64 * i);
-#pragma GCC unroll 8
     for (i = 0; i < n / 2; i++) {
-        q[2 * i] = _mm512_and_si512(v[i], nibble);
-        q[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(v[i], 4), nibble);
+        __m512i v = load_bytes(at->codes + 64 * i, left - 64 * i);
+
+        ask_for_codes(at, 64 * i, 64 * (i + 1), near);
+        q[2 * i] = _mm512_and_si512(v, nibble);
+        q[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble);
     }
 }
 
@@ -234,21 +246,20 @@ typedef struct chunk {
     __m512 ws, wb;
 } chunk;
 
-/* The next n <= 16 units, after which the place is behind them. near: straight into the first cache; scales, which are asked for
- * once and used twice, not past the others. */
+/* The next n <= 16 units, after which the place is behind them. near: codes past the other caches; scales, whose lines are used
+ * more than once, not. */
 INLINE chunk load_chunk(const view *v, place *at, int32_t n, int bits, int unit, bool near)
 {
     int64_t scales = v->scale_size * (n / v->per_scale);
     chunk c;
 
-    ask(at->codes, at->codes_ahead, 2 * unit * bits, near ? ASK_PAST : ASK_SECOND);
     if (((at->scales - v->w->scales) & 63) < 32) { /* once for each line, about */
         ask(at->scales, at->scales_ahead, 64, near ? ASK_FIRST : ASK_SECOND);
         ask(at->biases, at->biases_ahead, 64, near ? ASK_FIRST : ASK_SECOND);
     }
     c.ws = unit_scales(v->sdtype, at->scales, 0, 0, n, v->per_scale);
     c.wb = unit_scales(v->sdtype, at->biases, 0, 0, n, v->per_scale);
-    load_batch(at->codes, bits, unit, n == 16 ? 1024 : (int64_t)n * unit * bits / 8, c.q);
+    load_batch(at, bits, unit, n == 16 ? 1024 : (int64_t)n * unit * bits / 8, near, c.q);
     at->codes += n * unit * bits / 8;
     at->scales += scales;
     at->biases += scales;

@@ -1,7 +1,8 @@
 /*
  * matmul_q_avx2.c: quantised matrices times tokens, eight units of a row at a time, straight from the bytes as stored.
  * Codes of up to six bits are multiplied as bytes (vpmaddubsw: two products of 63 * 127 fit its 16 bits, and so do two
- * such sums); eight-bit codes would saturate there and are widened to 16 bits first.
+ * such sums); eight-bit codes would saturate there and are widened to 16 bits first. Of codes of up to four bits sixteen
+ * products fit, so sums of 16 bits are brought together before they are widened.
  *
  * 32 bytes of four-bit codes are one unit of 64: the low nibbles are its even columns, the high nibbles the odd ones,
  * and the activation is split the same way once per call. Everything else is brought into column order.
@@ -32,23 +33,57 @@ typedef struct view {
     int64_t row_bytes, row_scales, scale_size;
     int32_t n_tok;
     int32_t unit0, n_units; /* the block of columns, in units */
-    int32_t per_scale;      /* units that share a scale */
+    swl_dtype sdtype;
+    int32_t per_scale; /* units that share a scale */
     stream codes, scales, biases;
 } view;
 
-static view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, int unit)
+/* Where units of a row are read, and how far from there what is asked for lies. */
+typedef struct place {
+    const uint8_t *codes, *scales, *biases;
+    uintptr_t codes_ahead, scales_ahead, biases_ahead;
+} place;
+
+INLINE view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, swl_dtype sdtype, int32_t per_scale)
 {
-    int64_t row_bytes = swl_matrix_row_bytes(w), side = swl_matrix_scale_bytes(w), ahead = AHEAD / row_bytes * side;
+    int64_t row_bytes = swl_matrix_row_bytes(w), side = swl_matrix_scale_bytes(w), ahead = AHEAD * side / row_bytes;
 
     return (view){.w = w,
                   .row_bytes = row_bytes,
                   .row_scales = w->cols / w->group,
-                  .scale_size = swl_dtype_size(w->sdtype),
+                  .scale_size = sdtype == SWL_DT_F32 ? 4 : 2, /* as swl_dtype_size says */
                   .n_tok = n_tok,
-                  .per_scale = w->group > unit ? w->group / unit : 1,
+                  .sdtype = sdtype,
+                  .per_scale = per_scale,
                   .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data),
                   .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales),
                   .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases)};
+}
+
+/* The block's first unit in a row. */
+INLINE place place_of(const view *v, int64_t row, int bits, int unit)
+{
+    int64_t scale = (row * v->row_scales + v->unit0 / v->per_scale) * v->scale_size;
+
+    return (place){.codes = v->w->data + row * v->row_bytes + (int64_t)v->unit0 * unit * bits / 8,
+                   .scales = v->w->scales + scale,
+                   .biases = v->w->biases + scale};
+}
+
+/* To be called for each row: what is asked for may lie behind the end from here on. */
+INLINE void look_ahead(const view *v, place *at)
+{
+    at->codes_ahead = ahead_of(&v->codes, at->codes);
+    at->scales_ahead = ahead_of(&v->scales, at->scales);
+    at->biases_ahead = ahead_of(&v->biases, at->biases);
+}
+
+/* Past n units. */
+INLINE void go_on(const view *v, place *at, int32_t n, int bits, int unit)
+{
+    at->codes += n * unit * bits / 8;
+    at->scales += n / v->per_scale * v->scale_size;
+    at->biases += n / v->per_scale * v->scale_size;
 }
 
 /* ---- activations ----------------------------------------------------------------------------------------- */
@@ -91,28 +126,39 @@ INLINE void prepare(prepared *p, const swl_act *a, const int32_t *tok, const vie
 
 /* ---- sums of units --------------------------------------------------------------------------------------- */
 
-/* 32 codes times 32 activations, as eight sums; those of the first sixteen in the low half. */
-INLINE __m256i dot_32(__m256i w, __m256i x, int bits)
+/* 32 eight-bit codes times 32 activations, as eight sums; those of the first sixteen in the low half. */
+INLINE __m256i dot_bytes(__m256i w, __m256i x)
 {
-    __m256i low, high;
+    __m256i low = _mm256_madd_epi16(_mm256_cvtepu8_epi16(_mm256_castsi256_si128(w)),
+                                    _mm256_cvtepi8_epi16(_mm256_castsi256_si128(x)));
+    __m256i high = _mm256_madd_epi16(_mm256_cvtepu8_epi16(_mm256_extracti128_si256(w, 1)),
+                                     _mm256_cvtepi8_epi16(_mm256_extracti128_si256(x, 1)));
 
-    if (bits < 8)
-        return _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1));
-    low = _mm256_madd_epi16(_mm256_cvtepu8_epi16(_mm256_castsi256_si128(w)),
-                            _mm256_cvtepi8_epi16(_mm256_castsi256_si128(x)));
-    high = _mm256_madd_epi16(_mm256_cvtepu8_epi16(_mm256_extracti128_si256(w, 1)),
-                             _mm256_cvtepi8_epi16(_mm256_extracti128_si256(x, 1)));
     return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31));
 }
 
-/* A unit of 64: any eight sums that add up to it. */
+/*
+ * 32 codes times 32 activations, as eight sums; those of the first sixteen in the low half. Codes of up to four bits:
+ * as sixteen sums of 16 bits.
+ */
+INLINE __m256i dot_32(__m256i w, const int8_t *x, int bits)
+{
+    __m256i v = _mm256_load_si256((const void *)x), s;
+
+    if (bits == 8)
+        return dot_bytes(w, v);
+    s = _mm256_maddubs_epi16(w, v);
+    return bits <= 4 ? s : _mm256_madd_epi16(s, _mm256_set1_epi16(1));
+}
+
+/* A unit of 64: any eight sums that add up to it, or sixteen of 16 bits. */
 INLINE __m256i dot_64(__m256i w0, __m256i w1, const int8_t *x, int bits)
 {
     __m256i x0 = _mm256_load_si256((const void *)x), x1 = _mm256_load_si256((const void *)(x + 32)), s, a, b;
 
     if (bits < 8) {
         s = _mm256_add_epi16(_mm256_maddubs_epi16(w0, x0), _mm256_maddubs_epi16(w1, x1));
-        return _mm256_madd_epi16(s, _mm256_set1_epi16(1));
+        return bits <= 4 ? s : _mm256_madd_epi16(s, _mm256_set1_epi16(1));
     }
     a = _mm256_madd_epi16(_mm256_cvtepu8_epi16(_mm256_castsi256_si128(w0)),
                           _mm256_cvtepi8_epi16(_mm256_castsi256_si128(x0)));
@@ -126,104 +172,102 @@ INLINE __m256i dot_64(__m256i w0, __m256i w1, const int8_t *x, int bits)
     return _mm256_add_epi32(s, _mm256_add_epi32(a, b));
 }
 
-/* Per 128-bit lane: the sums of the lane's four elements of a, b, c, d. */
-INLINE __m256i add_quads(__m256i a, __m256i b, __m256i c, __m256i d)
+/* Per 128-bit lane: two sums of 32 bits' width of a, two of b, in turn. */
+INLINE __m256i add_halves(__m256i a, __m256i b)
 {
-    return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+    return _mm256_add_epi16(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+
+/* Per 128-bit lane: the sums of the lane's elements of v[0] to v[3], which are of 16 bits for codes of up to four. */
+INLINE __m256i add_quads(const __m256i *v, int bits)
+{
+    __m256i a, b;
+
+    if (bits > 4)
+        return _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+    a = add_halves(v[0], v[1]);
+    b = add_halves(v[2], v[3]);
+    a = _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    return _mm256_madd_epi16(a, _mm256_set1_epi16(1));
 }
 
 /* v[i] belongs to unit i (sizes 64 and 32): element i of the result is its sum. */
-INLINE __m256i sum_units(const __m256i *v)
+INLINE __m256i sum_units(const __m256i *v, int bits)
 {
-    __m256i a = add_quads(v[0], v[1], v[2], v[3]), b = add_quads(v[4], v[5], v[6], v[7]);
+    __m256i a = add_quads(v, bits), b = add_quads(v + 4, bits);
 
-    return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+    return _mm256_add_epi32(_mm256_blend_epi32(a, b, 0xf0), _mm256_permute2x128_si256(a, b, 0x21));
 }
 
-/* The two registers of a step of 64 columns. */
-INLINE void load_step(const uint8_t *p, int bits, int unit, __m256i *c)
+/* The two registers of a step of 64 columns. lddqu: a plain load that is used twice would be done twice. */
+INLINE void load_step(const uint8_t *p, int bits, int unit, __m256i *q)
 {
     if (bits == 4 && unit == 64) {
-        __m256i v = _mm256_loadu_si256((const void *)p), nibble = _mm256_set1_epi8(15);
+        __m256i v = _mm256_lddqu_si256((const void *)p), nibble = _mm256_set1_epi8(15);
 
-        c[0] = _mm256_and_si256(v, nibble);
-        c[1] = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
+        q[0] = _mm256_and_si256(v, nibble);
+        q[1] = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
         return;
     }
-    c[0] = load_codes(p, bits);
-    c[1] = load_codes(p + 4 * bits, bits);
+    q[0] = load_codes(p, bits);
+    q[1] = load_codes(p + 4 * bits, bits);
 }
 
-/* The exact products of eight units with one token. codes: 2 registers for each 64 columns. */
-INLINE __m256i batch_dots(const __m256i *codes, const int8_t *x, int bits, int unit)
+/* The exact products of eight units with one token. load: their codes, 2 registers for each 64 columns, from p. */
+INLINE __m256i batch_dots(bool load, const uint8_t *p, __m256i *q, const int8_t *x, int bits, int unit)
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     __m256i v[BATCH];
     int i;
 
-    if (unit == 64) {
 #pragma GCC unroll 8
-        for (i = 0; i < BATCH; i++)
-            v[i] = dot_64(codes[2 * i], codes[2 * i + 1], x + 64 * i, bits);
-        return sum_units(v);
+    for (i = 0; i < unit / 8; i++) {
+        if (load)
+            load_step(p + 8 * bits * i, bits, unit, q + 2 * i);
+        if (unit == 64) {
+            v[i] = dot_64(q[2 * i], q[2 * i + 1], x + 64 * i, bits);
+        } else {
+            v[2 * i] = dot_32(q[2 * i], x + 64 * i, bits);
+            v[2 * i + 1] = dot_32(q[2 * i + 1], x + 64 * i + 32, bits);
+        }
     }
-#pragma GCC unroll 8
-    for (i = 0; i < unit / 4; i++)
-        v[i] = dot_32(codes[i], _mm256_load_si256((const void *)(x + 32 * i)), bits);
-    if (unit == 32)
-        return sum_units(v);
-    return _mm256_permutevar8x32_epi32(add_quads(v[0], v[1], v[2], v[3]), order);
+    return unit > 16 ? sum_units(v, bits) : _mm256_permutevar8x32_epi32(add_quads(v, bits), order);
 }
 
-/* Eight units' scales: of unit u of the block on. */
-INLINE __m256 unit_scales(const view *v, const uint8_t *p, int64_t row, int32_t u)
+/* Eight units' scales, of which the first begins one. */
+INLINE __m256 unit_scales(const view *v, const uint8_t *p)
 {
-    int64_t at = row * v->row_scales + (v->unit0 + u) / v->per_scale;
     float f[BATCH];
     int i;
 
     if (v->per_scale == 1)
-        return load_scales(v->w->sdtype, p, at);
+        return load_scales(v->sdtype, p, 0);
     for (i = 0; i < BATCH; i++)
-        f[i] = one_scale(v->w->sdtype, p, at + i / 2);
+        f[i] = one_scale(v->sdtype, p, i / 2);
     return _mm256_loadu_ps(f);
 }
 
-/* Units [u, u + 8) of a row for every token. lane: [token][ROWS][16]. */
-INLINE void batch(const view *v, const prepared *p, int64_t row, int32_t u, int bits, int unit, int n_tok, float *lane)
+/* Asks for what comes some way behind the next eight units. */
+INLINE void ask_ahead(const place *at, int bits, int unit)
 {
-    const uint8_t *from = v->w->data + row * v->row_bytes + (int64_t)(v->unit0 + u) * unit * bits / 8;
-    int64_t scale = (row * v->row_scales + (v->unit0 + u) / v->per_scale) * v->scale_size;
-    __m256 ws = unit_scales(v, v->w->scales, row, u), wb = unit_scales(v, v->w->biases, row, u), l;
-    __m256i codes[2 * BATCH], idot;
-    int32_t t;
-    int i;
-
-    ask(from, ahead_of(&v->codes, from), unit * bits, ASK_SECOND);
-    if ((scale & 63) < 16) { /* once for each line, about */
-        ask(v->w->scales + scale, ahead_of(&v->scales, v->w->scales + scale), 64, ASK_SECOND);
-        ask(v->w->biases + scale, ahead_of(&v->biases, v->w->biases + scale), 64, ASK_SECOND);
-    }
-
-#pragma GCC unroll 8
-    for (i = 0; i < unit / 8; i++)
-        load_step(from + 8 * bits * i, bits, unit, codes + 2 * i);
-    for (t = 0; t < n_tok; t++, lane += ROWS * SWL_LANES) {
-        float *to = lane + u % SWL_LANES;
-
-        idot = batch_dots(codes, p->x[t] + u * unit, bits, unit);
-        l = _mm256_fmadd_ps(_mm256_cvtepi32_ps(idot), _mm256_mul_ps(ws, _mm256_load_ps(p->xs[t] + u)),
-                            _mm256_load_ps(to));
-        _mm256_store_ps(to, _mm256_fmadd_ps(wb, _mm256_load_ps(p->xi[t] + u), l));
+    ask(at->codes, at->codes_ahead, unit * bits, ASK_SECOND);
+    if (((uintptr_t)at->scales & 63) < 16) { /* once for each line, about */
+        ask(at->scales, at->scales_ahead, 64, ASK_SECOND);
+        ask(at->biases, at->biases_ahead, 64, ASK_SECOND);
     }
 }
 
-/* One unit of a row that fills no batch, code by code. */
-static void single_unit(const view *v, const prepared *p, int64_t row, int32_t u, int bits, int unit, float *lane)
+/* Eight lanes with the block's units [u, u + 8) for token t added. */
+INLINE __m256 add_batch(__m256 l, __m256 ws, __m256 wb, __m256i idot, const prepared *p, int32_t t, int32_t u)
 {
-    const uint8_t *from = v->w->data + row * v->row_bytes + (int64_t)(v->unit0 + u) * unit * bits / 8;
-    int64_t at = row * v->row_scales + (v->unit0 + u) / v->per_scale;
-    float ws = one_scale(v->w->sdtype, v->w->scales, at), wb = one_scale(v->w->sdtype, v->w->biases, at);
+    l = _mm256_fmadd_ps(_mm256_cvtepi32_ps(idot), _mm256_mul_ps(ws, _mm256_load_ps(p->xs[t] + u)), l);
+    return _mm256_fmadd_ps(wb, _mm256_load_ps(p->xi[t] + u), l);
+}
+
+/* One unit that fills no batch, code by code, for every token. */
+static void single_unit(const prepared *p, int32_t n_tok, const uint8_t *from, float ws, float wb, int32_t u, int bits,
+                        int unit, float *lane)
+{
     uint8_t codes[64];
     int32_t t, i;
 
@@ -232,7 +276,7 @@ static void single_unit(const view *v, const prepared *p, int64_t row, int32_t u
 
         __builtin_memcpy(codes + i, &eight, 8);
     }
-    for (t = 0; t < v->n_tok; t++) {
+    for (t = 0; t < n_tok; t++) {
         const int8_t *x = p->x[t] + u * unit;
         float *l = lane + t * ROWS * SWL_LANES + u % SWL_LANES;
         int32_t idot = 0;
@@ -246,26 +290,76 @@ static void single_unit(const view *v, const prepared *p, int64_t row, int32_t u
 
 /* ---- rows ------------------------------------------------------------------------------------------------ */
 
-INLINE void row_lanes(const view *v, const prepared *p, int64_t row, int bits, int unit, float *lane)
+INLINE __m256 batch_one_token(__m256 l, const view *v, const prepared *p, place *at, int32_t u, int bits, int unit)
 {
-    int32_t u;
+    __m256i q[2 * BATCH], idot;
 
-    for (u = 0; u + BATCH <= v->n_units; u += BATCH)
-        if (v->n_tok == 1)
-            batch(v, p, row, u, bits, unit, 1, lane);
-        else
-            batch(v, p, row, u, bits, unit, v->n_tok, lane);
-    for (; u < v->n_units; u++)
-        single_unit(v, p, row, u, bits, unit, lane);
+    ask_ahead(at, bits, unit);
+    idot = batch_dots(true, at->codes, q, p->x[0] + u * unit, bits, unit);
+    l = add_batch(l, unit_scales(v, at->scales), unit_scales(v, at->biases), idot, p, 0, u);
+    go_on(v, at, BATCH, bits, unit);
+    return l;
 }
 
+/* One token keeps its lanes in two registers for the whole row, which take turns; two batches in a loop were slower. */
+INLINE void row_one_token(const view *v, const prepared *p, place *at, int bits, int unit, float *lane)
+{
+    __m256 now = _mm256_load_ps(lane), then = _mm256_load_ps(lane + 8), l;
+    int32_t u;
+
+    for (u = 0; u + BATCH <= v->n_units; u += BATCH) {
+        l = batch_one_token(now, v, p, at, u, bits, unit);
+        now = then;
+        then = l;
+    }
+    _mm256_store_ps(lane + u % SWL_LANES, now);
+    _mm256_store_ps(lane + (u + 8) % SWL_LANES, then);
+}
+
+/* Several tokens share the unpacked codes. lane: [token][ROWS][16]. */
+INLINE void row_few_tokens(const view *v, const prepared *p, place *at, int bits, int unit, float *lane)
+{
+    int32_t u, t;
+    int i;
+
+    for (u = 0; u + BATCH <= v->n_units; u += BATCH) {
+        __m256 ws = unit_scales(v, at->scales), wb = unit_scales(v, at->biases);
+        __m256i q[2 * BATCH], idot;
+
+        ask_ahead(at, bits, unit);
+#pragma GCC unroll 8
+        for (i = 0; i < unit / 8; i++)
+            load_step(at->codes + 8 * bits * i, bits, unit, q + 2 * i);
+        for (t = 0; t < v->n_tok; t++) {
+            float *to = lane + t * ROWS * SWL_LANES + u % SWL_LANES;
+
+            idot = batch_dots(false, NULL, q, p->x[t] + u * unit, bits, unit);
+            _mm256_store_ps(to, add_batch(_mm256_load_ps(to), ws, wb, idot, p, t, u));
+        }
+        go_on(v, at, BATCH, bits, unit);
+    }
+}
+
+/* Units that fill no batch. */
+INLINE void row_end(const view *v, const prepared *p, place *at, int bits, int unit, float *lane)
+{
+    int32_t u = v->n_units / BATCH * BATCH, n = v->n_units - u, i;
+
+    for (i = 0; i < n; i++)
+        single_unit(p, v->n_tok, at->codes + i * unit * bits / 8, one_scale(v->sdtype, at->scales, i / v->per_scale),
+                    one_scale(v->sdtype, at->biases, i / v->per_scale), u + i, bits, unit, lane);
+    go_on(v, at, n, bits, unit);
+}
+
+/* sdtype and per_scale are those of w. */
 INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
-                       int32_t n_tok, float *out, int64_t ldo, int bits, int unit)
+                       int32_t n_tok, float *out, int64_t ldo, int bits, int unit, swl_dtype sdtype, int32_t per_scale)
 {
     alignas(32) float lanes[FEW][ROWS][SWL_LANES];
     prepared p;
-    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, unit);
+    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, sdtype, per_scale);
     int32_t units = w->cols / unit, block = BLOCK / unit, r0, r, n, t;
+    place at = place_of(&v, row0, bits, unit);
 
     for (r0 = 0; r0 < n_rows; r0 += ROWS) {
         n = min_i32(ROWS, n_rows - r0);
@@ -274,13 +368,32 @@ INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const 
             v.n_units = min_i32(block, units - v.unit0);
             if (r0 == 0 || units > block)
                 prepare(&p, a, tok, &v, bits, unit);
-            for (r = 0; r < n; r++)
-                row_lanes(&v, &p, row0 + r0 + r, bits, unit, lanes[0][r]);
+            for (r = 0; r < n; r++) {
+                if (units > block)
+                    at = place_of(&v, row0 + r0 + r, bits, unit);
+                look_ahead(&v, &at);
+                if (n_tok == 1)
+                    row_one_token(&v, &p, &at, bits, unit, lanes[0][r]);
+                else
+                    row_few_tokens(&v, &p, &at, bits, unit, lanes[0][r]);
+                if (v.n_units % BATCH)
+                    row_end(&v, &p, &at, bits, unit, lanes[0][r]);
+            }
         }
         for (t = 0; t < n_tok; t++)
             for (r = 0; r < n; r++)
                 out[t * ldo + r0 + r] = fold_pair(_mm256_load_ps(lanes[t][r]), _mm256_load_ps(lanes[t][r] + 8));
     }
+}
+
+/* What most checkpoints have, and most passes, gets code of its own. */
+INLINE void matmul_units(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
+                         int32_t n_tok, float *out, int64_t ldo, int bits, int unit)
+{
+    if (w->sdtype == SWL_DT_BF16 && w->group == unit && n_tok == 1)
+        few_tokens(w, row0, n_rows, a, tok, 1, out, ldo, bits, unit, SWL_DT_BF16, 1);
+    else
+        few_tokens(w, row0, n_rows, a, tok, n_tok, out, ldo, bits, unit, w->sdtype, w->group / unit);
 }
 
 /* Passes of at most FEW tokens, equal as far as possible. */
@@ -306,11 +419,11 @@ INLINE void matmul(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_
             from.sum = a->sum + t * (a->ldq / SWL_ACT_SUM);
         }
         if (w->group >= 64)
-            few_tokens(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 64);
+            matmul_units(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 64);
         else if (w->group == 32)
-            few_tokens(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 32);
+            matmul_units(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 32);
         else
-            few_tokens(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 16);
+            matmul_units(&part, row0, n_rows, &from, list, end - t, out + t * ldo, ldo, bits, 16);
     }
 }
 

@@ -215,8 +215,8 @@ INLINE void ask_for_codes(const place *at, int from, int to, bool near)
         ask(at->codes + i, at->codes_ahead, 64, near ? ASK_PAST : ASK_SECOND);
 }
 
-/* The codes of sixteen units, of which `left` bytes may be read. Requests follow the loads one by one: all of them before the loads,
- * they cost up to a tenth of the rate (docs/measuring.md, Where decode asks memory to). */
+/* The codes of sixteen units, of which `left` bytes may be read. Requests follow the loads one by one: all of them ahead of
+ * the loads, they cost up to a tenth of the rate (docs/measuring.md, What bounds decode). */
 INLINE void load_batch(const place *at, int bits, int unit, int64_t left, bool near, __m512i *q)
 {
     const __m512i nibble = _mm512_set1_epi8(15);
@@ -246,8 +246,8 @@ typedef struct chunk {
     __m512 ws, wb;
 } chunk;
 
-/* The next n <= 16 units, after which the place is behind them. near: codes past the other caches; scales, whose lines are used
- * more than once, not. */
+/* The next n <= 16 units, after which the place is behind them. near: codes past the other caches; scales, whose lines are
+ * used more than once, not. */
 INLINE chunk load_chunk(const view *v, place *at, int32_t n, int bits, int unit, bool near)
 {
     int64_t scales = v->scale_size * (n / v->per_scale);

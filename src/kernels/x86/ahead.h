@@ -6,7 +6,6 @@
 #define SWL_KERNELS_AHEAD_H
 
 #include <immintrin.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Into the first cache past the others, into the first, or into the second. */

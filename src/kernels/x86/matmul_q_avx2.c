@@ -11,8 +11,8 @@
 
 #include <stdalign.h>
 
-#include "kernels/x86/ahead.h"
 #include "kernels/x86/quant_avx2.h"
+#include "kernels/x86/rows_q.h"
 
 enum {
     FEW = 4, /* tokens that share a pass over the rows */
@@ -27,64 +27,6 @@ typedef struct prepared {
     alignas(32) int8_t x[FEW][BLOCK]; /* in the order of the codes */
     alignas(32) float xs[FEW][MAX_UNITS], xi[FEW][MAX_UNITS];
 } prepared;
-
-typedef struct view {
-    const swl_matrix *w;
-    int64_t row_bytes, row_scales, scale_size;
-    int32_t n_tok;
-    int32_t unit0, n_units; /* the block of columns, in units */
-    swl_dtype sdtype;
-    int32_t per_scale; /* units that share a scale */
-    stream codes, scales, biases;
-} view;
-
-/* Where units of a row are read, and how far from there what is asked for lies. */
-typedef struct place {
-    const uint8_t *codes, *scales, *biases;
-    uintptr_t codes_ahead, scales_ahead, biases_ahead;
-} place;
-
-INLINE view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, swl_dtype sdtype, int32_t per_scale)
-{
-    int64_t row_bytes = swl_matrix_row_bytes(w), side = swl_matrix_scale_bytes(w), ahead = AHEAD * side / row_bytes;
-
-    return (view){.w = w,
-                  .row_bytes = row_bytes,
-                  .row_scales = w->cols / w->group,
-                  .scale_size = sdtype == SWL_DT_F32 ? 4 : 2, /* as swl_dtype_size says */
-                  .n_tok = n_tok,
-                  .sdtype = sdtype,
-                  .per_scale = per_scale,
-                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data),
-                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales),
-                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases)};
-}
-
-/* The block's first unit in a row. */
-INLINE place place_of(const view *v, int64_t row, int bits, int unit)
-{
-    int64_t scale = (row * v->row_scales + v->unit0 / v->per_scale) * v->scale_size;
-
-    return (place){.codes = v->w->data + row * v->row_bytes + (int64_t)v->unit0 * unit * bits / 8,
-                   .scales = v->w->scales + scale,
-                   .biases = v->w->biases + scale};
-}
-
-/* To be called for each row: what is asked for may lie behind the end from here on. */
-INLINE void look_ahead(const view *v, place *at)
-{
-    at->codes_ahead = ahead_of(&v->codes, at->codes);
-    at->scales_ahead = ahead_of(&v->scales, at->scales);
-    at->biases_ahead = ahead_of(&v->biases, at->biases);
-}
-
-/* Past n units. */
-INLINE void go_on(const view *v, place *at, int32_t n, int bits, int unit)
-{
-    at->codes += n * unit * bits / 8;
-    at->scales += n / v->per_scale * v->scale_size;
-    at->biases += n / v->per_scale * v->scale_size;
-}
 
 /* ---- activations ----------------------------------------------------------------------------------------- */
 
@@ -357,7 +299,7 @@ INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const 
 {
     alignas(32) float lanes[FEW][ROWS][SWL_LANES];
     prepared p;
-    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, sdtype, per_scale);
+    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, AHEAD, sdtype, per_scale);
     int32_t units = w->cols / unit, block = BLOCK / unit, r0, r, n, t;
     place at = place_of(&v, row0, bits, unit);
 

@@ -11,8 +11,8 @@
 
 #include <stdalign.h>
 
-#include "kernels/x86/ahead.h"
 #include "kernels/x86/quant_avx512.h"
+#include "kernels/x86/rows_q.h"
 
 enum {
     FEW = 4,      /* tokens that share a pass over the rows */
@@ -28,57 +28,6 @@ typedef struct prepared {
     alignas(64) int8_t x[FEW][BLOCK]; /* in the order of the codes */
     float xs[FEW][MAX_UNITS], xi[FEW][MAX_UNITS];
 } prepared;
-
-/* What does not change from row to row. */
-typedef struct view {
-    const swl_matrix *w;
-    int64_t row_bytes, row_scales, scale_size;
-    int32_t n_tok;
-    int32_t unit0, n_units; /* the block of columns, in units */
-    swl_dtype sdtype;
-    int32_t per_scale; /* units that share a scale */
-    stream codes, scales, biases;
-} view;
-
-/* Where units of a row are read, and how far from there what is asked for lies. */
-typedef struct place {
-    const uint8_t *codes, *scales, *biases;
-    uintptr_t codes_ahead, scales_ahead, biases_ahead;
-} place;
-
-INLINE view view_of(const swl_matrix *w, int64_t end_row, int32_t n_tok, swl_dtype sdtype, int32_t per_scale)
-{
-    int64_t row_bytes = swl_matrix_row_bytes(w), side = swl_matrix_scale_bytes(w), ahead = AHEAD * side / row_bytes;
-
-    return (view){.w = w,
-                  .row_bytes = row_bytes,
-                  .row_scales = w->cols / w->group,
-                  .scale_size = swl_dtype_size(w->sdtype),
-                  .n_tok = n_tok,
-                  .sdtype = sdtype,
-                  .per_scale = per_scale,
-                  .codes = stream_to(w->data + end_row * row_bytes, AHEAD, w->next.data),
-                  .scales = stream_to(w->scales + end_row * side, ahead, w->next.scales),
-                  .biases = stream_to(w->biases + end_row * side, ahead, w->next.biases)};
-}
-
-/* The block's first unit in a row. */
-INLINE place place_of(const view *v, int64_t row, int bits, int unit)
-{
-    int64_t scale = (row * v->row_scales + v->unit0 / v->per_scale) * v->scale_size;
-
-    return (place){.codes = v->w->data + row * v->row_bytes + (int64_t)v->unit0 * unit * bits / 8,
-                   .scales = v->w->scales + scale,
-                   .biases = v->w->biases + scale};
-}
-
-/* To be called for each row: what is asked for may lie behind the end from here on. */
-INLINE void look_ahead(const view *v, place *at)
-{
-    at->codes_ahead = ahead_of(&v->codes, at->codes);
-    at->scales_ahead = ahead_of(&v->scales, at->scales);
-    at->biases_ahead = ahead_of(&v->biases, at->biases);
-}
 
 /* ---- activations ----------------------------------------------------------------------------------------- */
 
@@ -250,7 +199,6 @@ typedef struct chunk {
  * used more than once, not. */
 INLINE chunk load_chunk(const view *v, place *at, int32_t n, int bits, int unit, bool near)
 {
-    int64_t scales = v->scale_size * (n / v->per_scale);
     chunk c;
 
     if (((at->scales - v->w->scales) & 63) < 32) { /* once for each line, about */
@@ -260,9 +208,7 @@ INLINE chunk load_chunk(const view *v, place *at, int32_t n, int bits, int unit,
     c.ws = unit_scales(v->sdtype, at->scales, 0, 0, n, v->per_scale);
     c.wb = unit_scales(v->sdtype, at->biases, 0, 0, n, v->per_scale);
     load_batch(at, bits, unit, n == 16 ? 1024 : (int64_t)n * unit * bits / 8, near, c.q);
-    at->codes += n * unit * bits / 8;
-    at->scales += scales;
-    at->biases += scales;
+    go_on(v, at, n, bits, unit);
     return c;
 }
 
@@ -347,7 +293,7 @@ INLINE void few_tokens(const swl_matrix *w, int32_t row0, int32_t n_rows, const 
 {
     alignas(64) float lanes[FEW][ROWS][SWL_LANES];
     prepared p;
-    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, sdtype, per_scale);
+    view v = view_of(w, row0 + (int64_t)n_rows, n_tok, AHEAD, sdtype, per_scale);
     int32_t units = w->cols / unit, block = BLOCK / unit, r0, r, n, t;
     bool pairs = units == 8 && per_scale == 1;
     place at = place_of(&v, row0, bits, unit);

@@ -82,8 +82,8 @@ static uint64_t range_of(int32_t low, int32_t end)
     return (uint64_t)(uint32_t)low << 32 | (uint32_t)end;
 }
 
-/* Takes the lowest index of a share, or with `half` all from the middle on. Returns [first taken, end of the share), 0 when nothing was
- * left. */
+/* Takes the lowest index of a share, or with `half` all from the middle on. Returns [first taken, end of the share), 0 when
+ * nothing was left. */
 static uint64_t take(share *s, bool half)
 {
     uint64_t v = atomic_load_explicit(&s->range, memory_order_relaxed), left, taken;

@@ -110,8 +110,10 @@ INLINE void ask_for_next(const swl_matrix *w, int64_t row, int rows, int32_t col
 
         ask(w->data + at * bits / 8, 0, 8 * bits, ASK_SECOND);
         if (col % (32 * w->group) == 0) { /* once for each line, about */
-            ask(w->scales + at / w->group * 2, 0, 64, ASK_SECOND);
-            ask(w->biases + at / w->group * 2, 0, 64, ASK_SECOND);
+            int64_t scale = at / w->group * swl_dtype_size(w->sdtype);
+
+            ask(w->scales + scale, 0, 64, ASK_SECOND);
+            ask(w->biases + scale, 0, 64, ASK_SECOND);
         }
     }
 }

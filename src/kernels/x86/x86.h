@@ -7,7 +7,7 @@
 swl_matmul_fn swl_matmul_q_a2_avx512, swl_matmul_q_a3_avx512, swl_matmul_q_a4_avx512, swl_matmul_q_a5_avx512,
     swl_matmul_q_a6_avx512, swl_matmul_q_a8_avx512, swl_matmul_q_a4_near_avx512, swl_matmul_q_a8_near_avx512;
 
-/* Three tokens and more: matmul_q_*_avx512 call it where the matrix fits. near: what comes is asked for into the first cache. */
+/* Five tokens and more: matmul_q_*_avx512 call it where the matrix fits. near: what comes is asked for into the first cache. */
 void swl_matmul_tile_avx512(const swl_matrix *w, int32_t row0, int32_t n_rows, const swl_act *a, const int32_t *tok,
                             int32_t n_tok, bool near, float *out, int64_t ldo);
 bool swl_matmul_tile_fits_avx512(const swl_matrix *w);
